@@ -26,15 +26,15 @@ pub fn probability(sum: f64) -> f64 {
     1.0 / (1.0 + exp(-sum))
 }
 
-/// The exponential function for arguments from -700 to 700. The standard library's function differs in the last
-/// bit between systems, so the outputs of the native program and the guest would differ.
+/// The exponential function for arguments from -700 to 700. The standard library's function differs in the
+/// last bit between systems, so the outputs of the native program and the guest would differ.
 fn exp(x: f64) -> f64 {
     // 1.5 * 2^52. Adding and subtracting this number rounds to an integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // 1/13, 1/12, ..., 1 for the Taylor series. Constants, because not every compiler unrolls a loop that divides
-    // by its counter.
+    // 1/13, 1/12, ..., 1 for the Taylor series. Constants, because not every compiler unrolls a loop that
+    // divides by its counter.
     const INVERSES: [f64; 13] = {
         let mut inverses = [0.0; 13];
         let mut n = 0;
@@ -52,7 +52,7 @@ fn exp(x: f64) -> f64 {
     for inverse in INVERSES {
         sum = 1.0 + sum * rest * inverse;
     }
-    // Multiplies by 2 to the power of `power`, whose integer is in the low bits of `shifted`. The exponent of a
-    // float starts at bit 52, and has the bias 1023.
+    // Multiplies by 2 to the power of `power`, whose integer is in the low bits of `shifted`. The exponent of
+    // a float starts at bit 52, and has the bias 1023.
     sum * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
 }

@@ -14,8 +14,8 @@ use std::path::Path;
 /// The rows in a row group: about 1 MB of numbers.
 const ROW_GROUP_ROWS: usize = 12 * 1024;
 
-/// Converts the first `rows` rows of the CSV file `from`. The extension of `to` (`jsonl` or `parquet`) names the
-/// format.
+/// Converts the first `rows` rows of the CSV file `from`. The extension of `to` (`jsonl` or `parquet`) names
+/// the format.
 pub(crate) fn convert(from: &Path, to: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
     let tables = ReaderBuilder::new(schema())
         .with_header(true)

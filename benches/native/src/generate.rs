@@ -46,7 +46,8 @@ pub(crate) fn files(folder: &Path, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a CSV file with an id and ten floats in each row. The floats are between -2 and 2 with six decimal places.
+/// Writes a CSV file with an id and ten floats in each row. The floats are between -2 and 2 with six decimal
+/// places.
 pub(crate) fn table(path: &Path, rows: usize) -> io::Result<()> {
     let mut random = Random(0x5eed_0002);
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);

@@ -6,8 +6,8 @@ use ort::value::{TensorRef, ValueType};
 use std::error::Error;
 use std::time::Instant;
 
-/// Runs the model on `images` images for each batch size, on the CPU, or with `gpu` on a GPU. Prints a row as in
-/// `benches/guests/infer`.
+/// Runs the model on `images` images for each batch size, on the CPU, or with `gpu` on a GPU. Prints a row as
+/// in `benches/guests/infer`.
 pub fn run(
     library: &str,
     model: &str,

@@ -1,5 +1,5 @@
-//! The native side of the benchmarks. Uses the same libraries, arithmetic and mini-batches as Sandmill, on the
-//! threads of one process without a sandbox. Also generates the data.
+//! The native side of the benchmarks. Uses the same libraries, arithmetic and mini-batches as Sandmill, on
+//! the threads of one process without a sandbox. Also generates the data.
 //!
 //!     bench-native make-files FOLDER COUNT
 //!     bench-native make-table FILE ROWS

@@ -1,5 +1,5 @@
-//! The table jobs read text or Parquet, and write a line with an id and a number for each row. The programs of
-//! `benches/peers` also include this file, with other scoring functions.
+//! The table jobs read text or Parquet, and write a line with an id and a number for each row. The programs
+//! of `benches/peers` also include this file, with other scoring functions.
 
 use crate::process::{Output, panicked};
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
@@ -37,8 +37,8 @@ pub(crate) enum Printer {
     Loop,
 }
 
-/// Scores all rows of `file`, whose extension is `csv`, `jsonl` or `parquet`. Each thread calls `start`, which
-/// returns a scoring function. This function takes a batch, and writes its scores to a vector.
+/// Scores all rows of `file`, whose extension is `csv`, `jsonl` or `parquet`. Each thread calls `start`,
+/// which returns a scoring function. This function takes a batch, and writes its scores to a vector.
 pub(crate) fn run<F>(
     file: &Path,
     output: &Output,
@@ -91,8 +91,8 @@ pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Calls `work` with the index of each mini-batch, on several threads. A thread that has finished a mini-batch
-/// takes the next one.
+/// Calls `work` with the index of each mini-batch, on several threads. A thread that has finished a
+/// mini-batch takes the next one.
 fn on_threads<F>(
     threads: usize,
     count: usize,

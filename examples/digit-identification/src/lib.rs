@@ -98,7 +98,8 @@ impl Image {
         Ok(Image { name, shades })
     }
 
-    /// The shades in the model's input type. Each shade is a multiple of a sixteenth, so the conversion is exact.
+    /// The shades in the model's input type. Each shade is a multiple of a sixteenth, so the conversion is
+    /// exact.
     fn as_f32(&self) -> Vec<f32> {
         self.shades.iter().map(|shade| *shade as f32).collect()
     }

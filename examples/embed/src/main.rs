@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 const EXIT_FAILED: u8 = 42;
 const EXIT_CANCELLED: u8 = 130;
 
-/// Runs a job, and prints a line when an attempt of a mini-batch ends. Exit codes: 0 completed, 1 error, 2 bad usage, 42 the job
-/// failed, 130 it was cancelled.
+/// Runs a job, and prints a line when an attempt of a mini-batch ends. Exit codes: 0 completed, 1 error, 2
+/// bad usage, 42 the job failed, 130 it was cancelled.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The job file.

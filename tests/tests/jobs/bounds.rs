@@ -1,5 +1,5 @@
-//! Bounds on what an untrusted job can make the leader do, write and hold. Each is reported at the end of the
-//! job.
+//! Limits on what an untrusted job can make the leader do, write and hold in memory. The end of a job reports
+//! each limit that was reached.
 
 #![cfg(target_os = "linux")]
 
@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A job of this many mini-batches, one file each.
+/// A job with one file in each mini-batch.
 fn job(name: &str, files: u32, settings: &str) -> Job {
     let mut job = Job::new(&guest(name))
         .yaml("inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2");
@@ -19,7 +19,7 @@ fn job(name: &str, files: u32, settings: &str) -> Job {
     job.yaml(settings)
 }
 
-/// The messages on stderr, without the folder's path.
+/// The messages on stderr, without the path of the job's folder.
 fn messages(ran: &Ran) -> String {
     ran.stderr.replace(&format!("{}/", ran.dir().display()), "").trim_end().to_owned()
 }
@@ -45,12 +45,12 @@ fn a_job_with_too_many_mini_batches_fails() {
     let ran = ran.run(&["--policy", "policy.yaml"]);
     ran.exits_with(42).says("the job has more than 5 mini-batches, which limits.mini_batches");
     assert!(ran.log("job_result.txt").contains("mini_batch_limit"), "{ran}");
-    // Exactly as many as the limit allows are fine.
+    // Exactly as many mini-batches as the limit allows are no problem.
     let ran = job("echo_files", 5, "").file("policy.yaml", "limits: { mini_batches: 5 }\n");
     ran.run(&["--policy", "policy.yaml"]).exits_with(0);
 }
 
-/// A job without end is ended, keeps its results, and can be resumed.
+/// An endless job is stopped at the time limit, keeps its results, and can be resumed.
 #[test]
 fn a_job_ends_at_its_time_limit() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only";
@@ -63,7 +63,7 @@ fn a_job_ends_at_its_time_limit() {
     ran.says("sandmill resume job");
 }
 
-/// Failures are reported first in full, then briefly, and beyond the limit not at all. All of them are
+/// The first failures are reported in full, further ones briefly, and failures beyond the limit are only
 /// counted.
 #[test]
 fn reports_of_failures_are_bounded() {
@@ -73,12 +73,12 @@ fn reports_of_failures_are_bounded() {
     ran.exits_with(0);
     ran.says("1,500 failed").says("of the logs left out, as limits.reports (1 MB) was reached");
     let size = |path: &str| fs::metadata(ran.dir().join("job/logs").join(path)).unwrap().len();
-    let all: u64 =
+    let total: u64 =
         ["failed_items.csv", "sys/events.jsonl", "sys/job_report/processed_mini-batches.csv"]
             .into_iter()
             .map(size)
             .sum();
-    assert!(all < 1_100_000, "{all} bytes\n{ran}");
+    assert!(total < 1_100_000, "{total} bytes\n{ran}");
     let items = ran.failed_items();
     assert!(items.trim_end().ends_with("each failed item is counted in the result\","), "{items}");
     let events = ran.log("sys/events.jsonl");
@@ -89,19 +89,22 @@ fn reports_of_failures_are_bounded() {
     assert!(status.stdout.contains("1,500"), "{status}");
 }
 
-/// The service that runs jobs for others names the tenant. A tenant has a fixed number of workers, whatever
-/// its job asks for.
+/// A service that runs jobs for tenants sets the tenant on the command line. A tenant has at most a fixed
+/// number of workers, even if the job asks for more.
 #[test]
 fn the_service_names_the_tenant_and_limits_its_workers() {
     let policy = |job: Job| {
-        let turns = job.path("turns").display().to_string();
-        job.file("policy.yaml", format!("machine: {{workers_per_tenant: 1, directory: {turns}}}\n"))
+        let folder = job.path("turns").display().to_string();
+        job.file(
+            "policy.yaml",
+            format!("machine: {{workers_per_tenant: 1, directory: {folder}}}\n"),
+        )
     };
     let ran = policy(job("echo_files", 2, "tenant: other")).run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
     assert_snapshot!(messages(&ran), @r#"error: job.yaml:6: tenant: found "other" in the job file; the policy counts workers by tenant, so only the command line may set the tenant (--set tenant=NAME): leave the key out (policy.yaml:1)"#);
-    let named = ["--policy", "policy.yaml", "--set", "tenant=ada"];
-    let ran = policy(job("echo_files", 2, "")).run(&named);
+    let arguments = ["--policy", "policy.yaml", "--set", "tenant=ada"];
+    let ran = policy(job("echo_files", 2, "")).run(&arguments);
     ran.exits_with(0)
         .says("process_count_per_node: 1 instead of 2, because all jobs of a tenant share 1");
 }
@@ -122,8 +125,8 @@ fn a_policy_requires_the_wall_by_default() {
 #[test]
 fn a_policy_that_others_can_write_is_not_used() {
     let job = job("echo_files", 1, "").file("policy.yaml", "gpus: 0\n");
-    let others = fs::Permissions::from_mode(0o666);
-    fs::set_permissions(job.path("policy.yaml"), others).unwrap();
+    let writable_by_all = fs::Permissions::from_mode(0o666);
+    fs::set_permissions(job.path("policy.yaml"), writable_by_all).unwrap();
     let ran = job.run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
     assert_snapshot!(messages(&ran), @"error: policy.yaml: is not used, because other users can write to it (mode 666) and so change what jobs may do; run: chmod go-w policy.yaml");
@@ -140,18 +143,18 @@ fn a_leader_that_runs_as_root_warns() {
         ran.exits_with(0);
         ran
     };
-    let words = "runs as root";
-    assert_eq!(run(&["--policy", "policy.yaml"]).stderr.contains(words), is_root);
+    let warning = "runs as root";
+    assert_eq!(run(&["--policy", "policy.yaml"]).stderr.contains(warning), is_root);
     // Without a policy, only the log says so.
     let ran = run(&[]);
-    assert!(!ran.stderr.contains(words), "{ran}");
+    assert!(!ran.stderr.contains(warning), "{ran}");
     let logs = ran.dir().join("job/logs/sys");
-    let leaders =
+    let leader_logs =
         files(&logs).into_iter().filter(|path| path.display().to_string().contains("master_role"));
-    let text: String = leaders.map(|path| fs::read_to_string(path).unwrap()).collect();
-    assert_eq!(text.contains(words), is_root, "{text}");
+    let text: String = leader_logs.map(|path| fs::read_to_string(path).unwrap()).collect();
+    assert_eq!(text.contains(warning), is_root, "{text}");
     let doctor = ran.into_job().command(&["doctor"]);
-    assert_eq!(doctor.stdout.contains(words), is_root, "{doctor}");
+    assert_eq!(doctor.stdout.contains(warning), is_root, "{doctor}");
 }
 
 /// The process lists in a job's reports contain only the job's own processes, and a policy can turn them off.
@@ -159,14 +162,14 @@ fn a_leader_that_runs_as_root_warns() {
 fn process_lists_show_only_the_jobs_processes() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only\n\
                     limits: { job_time: 3 }\nresource_monitor_interval: 1";
-    for (lists, is_there) in [("", true), ("process_lists: off\n", false)] {
+    for (setting, has_lists) in [("", true), ("process_lists: off\n", false)] {
         let ran = job("void", 1, settings)
-            .file("policy.yaml", format!("limits: {{ mini_batches: 1000000000 }}\n{lists}"))
+            .file("policy.yaml", format!("limits: {{ mini_batches: 1000000000 }}\n{setting}"))
             .run(&["--policy", "policy.yaml"]);
         ran.exits_with(42);
-        let os = ran.dir().join("job/logs/perf/0/os");
-        assert_eq!(os.exists(), is_there, "{ran}");
-        for file in files(&os) {
+        let folder = ran.dir().join("job/logs/perf/0/os");
+        assert_eq!(folder.exists(), has_lists, "{ran}");
+        for file in files(&folder) {
             let text = fs::read_to_string(file).unwrap();
             let pids = text.lines().skip(1).map(|line| line.split_whitespace().next().unwrap());
             assert!(pids.clone().count() > 1 && pids.clone().all(|pid| pid != "1"), "{text}");
@@ -174,6 +177,7 @@ fn process_lists_show_only_the_jobs_processes() {
     }
 }
 
+/// All files below a folder.
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found = Vec::new();

@@ -1,12 +1,12 @@
-//! The guarantees for every entry script, from any toolchain: which functions are called and when, and what
-//! happens to the values that they return.
+//! Guarantees for entry scripts from any toolchain: when each function is called, and what happens to its
+//! return value.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, python_guest, root, wat_module};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::{PackageId, Resolve};
 
-/// A job over `a.txt`, `bb.txt` and `ccc.txt`, one file a mini-batch.
+/// A job over `a.txt`, `bb.txt` and `ccc.txt`, with one file in each mini-batch.
 fn three_files(entry_script: &std::path::Path) -> Job {
     Job::new(entry_script)
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
@@ -39,8 +39,8 @@ fn a_component_of_another_toolchain_works() {
     assert!(log.trim_end().ends_with("shutdown"), "{log}");
 }
 
-/// A core module with the contract's metadata, whose `run` has this body.
-fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8> {
+/// A core module with the contract's metadata. `body`: the WebAssembly text of `run`.
+fn core_module_with_body(body: &str, resolve: &Resolve, package: PackageId) -> Vec<u8> {
     let mut module = wat::parse_str(
         r#"(module
             (memory (export "memory") 1)
@@ -58,8 +58,8 @@ fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8
               (i32.div_s (i32.const 64) (i32.const 0)))
             (func (export "sandmill:entry/entry-run@0.1.0#run")
               (param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32)
-              DOES))"#
-            .replace("DOES", does),
+              BODY))"#
+            .replace("BODY", body),
     )
     .expect("the module is well-formed");
     let world = resolve.select_world(&[package], Some("run-only")).expect("the world is there");
@@ -68,7 +68,7 @@ fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8
     module
 }
 
-/// As in Go: the allocator is code of the language, which cannot run before `_initialize`.
+/// In Go, for example, the allocator belongs to the language's runtime, and cannot run before `_initialize`.
 #[test]
 fn a_core_module_whose_allocator_needs_initialize_works() {
     let module = wat_module(
@@ -96,7 +96,7 @@ fn a_core_module_whose_allocator_needs_initialize_works() {
 /// A core module whose `run` always returns one row.
 fn core_module() -> Vec<u8> {
     let (resolve, package) = contract();
-    core_module_that("(i32.const 64)", &resolve, package)
+    core_module_with_body("(i32.const 64)", &resolve, package)
 }
 
 fn contract() -> (Resolve, PackageId) {
@@ -106,18 +106,18 @@ fn contract() -> (Resolve, PackageId) {
 }
 
 /// E7, E1:
-/// a return type that is neither rows nor a table is refused before anything runs.
+/// a component is refused before it runs if the return type of its `run` is neither rows nor a table.
 #[test]
 fn run_must_return_rows_or_a_table() {
     let text = std::fs::read_to_string(root().join("wit/entry.wit")).expect("the contract reads");
-    // Without the parts that need other packages.
+    // Removes the parts that need other packages.
     let (start, rest) = text.split_once("/// What the job's models are").expect("the models");
     let (_, rest) = rest.split_once("/// The three functions").expect("the functions");
     let (rest, _) = rest.split_once("/// What an entry script imports").expect("its end");
     let text = format!("{start}///{rest}").replace("-> result<results, string>;", "-> string;");
     let mut resolve = Resolve::default();
     let package = resolve.push_str("entry.wit", &text).expect("it parses");
-    let module = core_module_that("(i32.const 80)", &resolve, package);
+    let module = core_module_with_body("(i32.const 80)", &resolve, package);
     let ran = three_files("core.wasm".as_ref()).file("core.wasm", module).run(&[]);
     ran.exits_with(2);
     assert!(!ran.has("job/output"), "{ran}");
@@ -134,7 +134,7 @@ fn run_must_return_rows_or_a_table() {
 #[test]
 fn stack_traces_have_the_names_of_functions() {
     let (resolve, package) = contract();
-    let module = core_module_that("(call $divides_by_nothing)", &resolve, package);
+    let module = core_module_with_body("(call $divides_by_nothing)", &resolve, package);
     let ran = three_files("core.wasm".as_ref()).file("core.wasm", module).run(&[]);
     ran.exits_with(42).says("the entry script trapped in run: integer divide by zero");
     let errors = ran.log("user/error/0/process000.txt");
@@ -196,7 +196,7 @@ fn init_is_called_once_in_each_worker() {
         };
         runs[agent].push(run.parse::<usize>().expect("a number"));
     }
-    // Each worker's instance lives from its first run to its last. A run returns two rows.
+    // A worker keeps its instance, whose counter counts runs. Each run returns two rows.
     for runs in &mut runs {
         runs.sort_unstable();
         runs.dedup();
@@ -230,7 +230,7 @@ fn a_failed_item_does_not_fail_the_others() {
       rows          2
       output        job/output/parallel_run_step.txt
     ");
-    // One failed item more than allowed.
+    // Now one more item fails than is allowed.
     let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
     ran.exits_with(42);
     assert_snapshot!(ran.redacted(), @"

@@ -1,5 +1,5 @@
-//! How often each worker calls an entry script's functions, and what happens if the number of rows differs
-//! from that of the items.
+//! How often each worker calls an entry script's functions, and what happens if the numbers of rows and items
+//! differ.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
@@ -8,7 +8,7 @@ use sandmill_tests::{Job, Ran, guest};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// A job of this many files, in mini-batches of two.
+/// A job over `count` files, with two files in each mini-batch.
 fn over_files(entry_script: &str, count: usize) -> Job {
     let mut job = Job::new(&guest(entry_script)).yaml("inputs: {texts: in}\nmini_batch_size: 2");
     for number in 0..count {
@@ -35,7 +35,7 @@ fn functions_are_called_the_right_number_of_times() {
             .lines()
             .filter(|line| line.starts_with("run ") || line.ends_with(" to stdout"))
             .collect();
-        // A worker that starts when all mini-batches are done is ended during its start.
+        // A worker may have no calls: it is stopped while it starts if all mini-batches are done.
         let Some((first, rest)) = calls.split_first() else { continue };
         assert_eq!(*first, "init to stdout", "{text}");
         if rest.is_empty() {
@@ -51,8 +51,8 @@ fn functions_are_called_the_right_number_of_times() {
     assert_eq!(runs, expected);
 }
 
-/// E18: files with the worker's name do not collide: each worker that returned rows has its own file, and
-/// each file was written by one worker.
+/// E18: files with the worker's name do not collide. Each worker that returned rows has its own file, and
+/// each file has the lines of only one worker.
 #[test]
 fn workers_share_a_log_folder() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 2").run(&[]);
@@ -74,7 +74,7 @@ fn workers_share_a_log_folder() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let agent = name.strip_suffix(".txt").unwrap();
         let facts = ran.log(&format!("user/entry_script_log/0/files/{name}"));
-        // A worker that starts when all mini-batches are done is ended during its start.
+        // A file may be empty: a worker is stopped while it starts if all mini-batches are done.
         let is_its_own = facts.contains(&format!("agent_name={agent}\n"));
         assert!(is_its_own || facts.is_empty(), "{name}: {facts}");
     }
@@ -108,7 +108,7 @@ fn each_file_that_cannot_be_read_fails_with_its_reason() {
     assert_eq!(ran.sorted_output(), ["00.txt: 0", "01.txt: 1", "02.txt: 2", "03.txt: 3"]);
 }
 
-/// E8, E9: an empty result does not fail the attempt; all items have failed.
+/// E8, E9: an empty result fails all items, but not the attempt.
 #[test]
 fn an_empty_result_fails_all_items_but_no_attempt() {
     let ran = over_files("hostile_files", 6)
@@ -129,18 +129,18 @@ fn extra_rows_are_kept_and_reported_once() {
 }
 
 /// E8, W2, W4: with `strict_cardinality`, a wrong number of rows fails the attempt, which is retried.
-/// Outcomes say what failed, so they do not fail the attempt.
+/// Outcomes say which items failed, so they do not fail the attempt.
 #[test]
 fn strict_cardinality_fails_the_attempt() {
-    let strict = |what: &str| {
+    let run_strict = |act: &str| {
         over_files("hostile_files", 6)
-            .yaml(&format!("arguments: [--do, {what}, --on-batch, '1']\nerror_threshold: -1"))
+            .yaml(&format!("arguments: [--do, {act}, --on-batch, '1']\nerror_threshold: -1"))
             .yaml("strict_cardinality: true\nrun_max_try: 2\nprocess_count_per_node: 1")
             .run(&[])
     };
     let mut messages = String::new();
-    for what in ["return-nothing", "return-too-few", "return-too-many"] {
-        let ran = strict(what);
+    for act in ["return-nothing", "return-too-few", "return-too-many"] {
+        let ran = run_strict(act);
         ran.exits_with(0);
         assert_eq!(ran.attempts("RUN_EXCEPTION"), ["1, 1", "1, 2"], "{ran}");
         assert_eq!(ran.attempts("short_results"), ["1, 1", "1, 2"], "{ran}");

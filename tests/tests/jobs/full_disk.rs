@@ -12,26 +12,26 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system of this many kilobytes. Dropping it unmounts it.
+/// A mounted file system, which is unmounted when this value is dropped.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// `None` if file systems cannot be mounted, because only root may mount them.
-    fn mount(at: &Path, kilobytes: usize) -> Option<Self> {
-        fs::create_dir_all(at).unwrap();
+    /// Mounts a file system of this size. `None` if the user may not mount file systems: only root may.
+    fn mount(folder: &Path, kilobytes: usize) -> Option<Self> {
+        fs::create_dir_all(folder).unwrap();
         let size = format!("size={kilobytes}k");
         let arguments = ["-t", "tmpfs", "-o", &size, "tmpfs"];
-        let mounted = Command::new("mount").args(arguments).arg(at).output();
+        let mounted = Command::new("mount").args(arguments).arg(folder).output();
         if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(Self(at.to_owned()));
+            return Some(Self(folder.to_owned()));
         }
-        eprintln!("skipped: no file system can be mounted here");
+        eprintln!("skipped: this user cannot mount file systems");
         None
     }
 }
 
 impl Disk {
-    /// Makes the disk larger.
+    /// Sets a larger size.
     fn grow(&self, kilobytes: usize) {
         let size = format!("remount,size={kilobytes}k");
         let grown = Command::new("mount").args(["-o", &size]).arg(&self.0).status().unwrap();
@@ -45,7 +45,7 @@ impl Drop for Disk {
     }
 }
 
-/// A job of four files. For the second file, the guest returns a row of 64 MB.
+/// A job over four files. For the second file, the guest returns a row of 64 MB.
 fn job() -> Job {
     let job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
@@ -57,8 +57,8 @@ fn job() -> Job {
     (0..4).fold(job, |job, number| job.file(&format!("input/f{number}.txt"), "x"))
 }
 
-/// Checks that the output of [`job`] is complete.
-fn has_each_row_once(ran: &Ran) {
+/// Fails if the output of [`job`] does not have each row once.
+fn assert_each_row_once(ran: &Ran) {
     let output = ran.text("results/parallel_run_step.txt");
     let mut lengths: Vec<usize> = output.lines().map(str::len).collect();
     lengths.sort_unstable();
@@ -70,17 +70,17 @@ fn has_each_row_once(ran: &Ran) {
 fn no_room_for_a_part_file() {
     let job = job().yaml("output: results");
     let Some(disk) = Disk::mount(&job.path("job"), 4000) else { return };
-    // A resource sample at that moment would add a note, so there are no samples.
+    // A resource sample on the full disk would add a note, so turn the samples off.
     let ran = job.run(&["--set", "error_threshold=-1", "--set", "resource_monitor_interval=0"]);
     ran.exits_with(42);
-    // Whether the next mini-batch is done by then depends on the speed of the machine.
+    // Other messages depend on whether the next mini-batch is already done.
     let messages = ran.messages();
     assert_snapshot!(messages.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot write rows to the part file [DIR]/job/parts/[WORKER].part: No space left on device (os error 28); free some space there");
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
     disk.grow(100_000);
     let ran = ran.into_job().resume(&[]);
     ran.exits_with(0);
-    has_each_row_once(&ran);
+    assert_each_row_once(&ran);
 }
 
 #[test]
@@ -89,10 +89,10 @@ fn no_room_for_the_output_file() {
     let Some(disk) = Disk::mount(&job.path("results"), 4000) else { return };
     let ran = job.run(&["--set", "error_threshold=-1"]);
     ran.exits_with(42);
-    // How many mini-batches are done by then depends on the speed of the machine.
+    // Other messages depend on how many mini-batches are already done.
     let messages = ran.messages();
     assert_snapshot!(messages.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot copy rows to the output file [DIR]/results/parallel_run_step.txt: No space left on device (os error 28)");
-    // After there is room again, the job can be run from the beginning.
+    // With free space, the job can be run from the beginning.
     let job = ran.into_job();
     drop(disk);
     let ran =
@@ -111,12 +111,12 @@ fn a_job_resumes_once_its_output_has_room() {
     disk.grow(100_000);
     let ran = ran.into_job().resume(&[]);
     ran.exits_with(0);
-    has_each_row_once(&ran);
+    assert_each_row_once(&ran);
     let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
     assert!(state["result"]["restored_mini_batches"].as_u64() > Some(0), "{ran}");
 }
 
-/// The disk with the journal, rows and logs fills up in the middle of a job.
+/// The disk with the journal, rows and logs becomes full while the job runs.
 #[test]
 fn a_job_resumes_once_its_journal_has_room() {
     let job = Job::new(&guest("echo_files")).yaml(
@@ -126,7 +126,7 @@ fn a_job_resumes_once_its_journal_has_room() {
     let Some(disk) = Disk::mount(&job.path("job"), 1000) else { return };
     let ran = job.run(&[]);
     ran.exits_with(42);
-    // The end of the job is recorded nevertheless: the result and the advice.
+    // The result and the advice are recorded nevertheless.
     let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
     assert_eq!(state["status"], "failed", "{ran}");
     // Any of the files on the disk may be the first to fail.
@@ -156,8 +156,9 @@ fn a_job_resumes_once_its_journal_has_room() {
     assert!(!ran.has("job/work/reserve"), "{ran}");
 }
 
-/// If the disk is too full for an object, the object does not fail. Earlier mini-batches are done, and a
-/// resume does the rest. Objects of files are fetched one by one, those of tables all at once.
+/// If the disk has no room for an object, the object does not fail. Earlier mini-batches are done, and a
+/// resume does the rest. Objects of a file input are downloaded one by one. Those of a table are all
+/// downloaded at the start.
 #[test]
 fn no_room_for_the_objects_of_a_store() {
     let moto = Server::moto();
@@ -201,13 +202,13 @@ fn no_room_for_the_objects_of_a_store() {
     }
 }
 
-/// The numbers that follow these words in a text.
-fn ids(text: &str, before: &str) -> BTreeSet<u64> {
-    let number = regex::Regex::new(&format!("{before}(\\d+)")).unwrap();
+/// The numbers that follow the pattern `prefix` in a text.
+fn ids(text: &str, prefix: &str) -> BTreeSet<u64> {
+    let number = regex::Regex::new(&format!("{prefix}(\\d+)")).unwrap();
     number.captures_iter(text).map(|found| found[1].parse().unwrap()).collect()
 }
 
-/// Failures on a full disk are written at the end, into space that was reserved for them.
+/// Failures on a full disk are written at the end of the job, into space that was reserved for them.
 #[test]
 fn failures_on_a_full_disk_are_reported_at_the_end() {
     let job = Job::new(&guest("hostile_files")).yaml(
@@ -225,13 +226,14 @@ fn failures_on_a_full_disk_are_reported_at_the_end() {
     let in_error_files =
         ["process000", "process001"].map(|name| ran.log(&format!("user/error/0/{name}.txt")));
     assert!(!failed.is_empty(), "{ran}");
-    // On so small a disk, the reserved space may be too small for the last events.
+    // The disk is small, so the reserved space may be too small for the last events: check only one
+    // direction.
     let in_error_files = ids(&in_error_files.concat(), "mini-batch ");
     let missing: Vec<_> = failed.difference(&in_error_files).collect();
     assert!(missing.is_empty(), "{missing:?}\n{ran}");
 }
 
-/// The leader may not write a larger file (`ulimit -f`), although the disk has room.
+/// The leader reaches its limit on the size of files (`ulimit -f`), although the disk has free space.
 #[test]
 fn a_job_resumes_after_a_file_size_limit() {
     let job = Job::new(&guest("hostile_files")).yaml(

@@ -48,7 +48,7 @@ export function shutdown() { log.warning('bye'); }
     assert!(ran.log("job_result.txt").contains("javascript-"));
 }
 
-/// Numbers, objects and failed items as rows; CommonJS; a default export.
+/// Rows may be numbers, objects and failed items. Scripts may be CommonJS modules, or have a default export.
 #[test]
 fn rows_are_texts_or_json() {
     let script = "const { failed } = require('sandmill');

@@ -12,8 +12,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A job of one file per mini-batch, whose guest never returns from the first attempt at mini-batch 5. So a
-/// test can find and kill the worker of that mini-batch.
+/// A job with one file per mini-batch. The guest never returns from the first attempt at mini-batch 5, so a
+/// test can find and kill the worker of this mini-batch.
 fn stuck_job() -> Job {
     let mut job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
@@ -27,12 +27,12 @@ fn stuck_job() -> Job {
     job
 }
 
-/// All rows of that job.
+/// All rows of [`stuck_job`].
 fn rows() -> Vec<String> {
     (10..40).map(|number| format!("{number}.txt: 1")).collect()
 }
 
-/// The command line of a process; empty if the process has ended.
+/// The command line of a process. Empty if the process has ended.
 fn command(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
@@ -72,11 +72,15 @@ fn the_stuck_worker(running: &mut Running) -> (String, u32) {
     workers(running).into_iter().find(|(_, pid)| processor_time(*pid) > 0.3).unwrap()
 }
 
-/// Waits until all of these processes have ended, which must take less than a second.
-fn end_soon(pids: &BTreeSet<u32>) {
+/// Waits until all these processes have ended. Fails after a second.
+fn wait_for_ends(pids: &BTreeSet<u32>) {
     let start = Instant::now();
     while let Some(pid) = pids.iter().find(|pid| command(**pid).contains("worker")) {
-        assert!(start.elapsed() < Duration::from_secs(1), "process {pid} lives: {}", command(*pid));
+        assert!(
+            start.elapsed() < Duration::from_secs(1),
+            "process {pid} still runs: {}",
+            command(*pid)
+        );
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -105,7 +109,7 @@ fn a_killed_worker_is_replaced() {
     let errors = ran.log(&format!("user/error/0/{name}.txt"));
     assert!(errors.contains("returncode -9"), "{errors}");
     assert!(ran.log("sys/events.jsonl").contains("exited with returncode -9"), "{ran}");
-    // W5, W6: the words and the file in which users look for them.
+    // W5, W6: ParallelRunStep has the same texts in the same file.
     let main = ran.log("sys/node/0/_main.txt");
     assert!(main.contains(&format!("|{name} exits with returncode -9\n")), "{main}");
     assert!(main.contains(&format!("|{name} is replaced by process002\n")), "{main}");
@@ -140,11 +144,11 @@ fn nothing_outlives_a_killed_leader() {
     let pids: BTreeSet<u32> = workers(&running).into_iter().map(|(_, pid)| pid).collect();
     assert_eq!(pids.len(), 2);
     running.kill_leader();
-    // This includes the worker that spins in the guest and receives no messages.
-    end_soon(&pids);
+    // The stuck worker also ends, although it receives no messages.
+    wait_for_ends(&pids);
     let ran = running.wait();
     ran.exits_with(-9);
-    // The endless mini-batch is at its first attempt again, so it needs a timeout.
+    // The endless mini-batch begins with its first attempt again, so it needs a timeout.
     let again = ran.into_job().run(&["--set", "run_invocation_timeout=1"]);
     again.exits_with(0);
     assert_eq!(again.sorted_output(), rows(), "{again}");
@@ -160,8 +164,8 @@ fn workers_survive_a_killed_zygote() {
     let is_zygote = |(_, command): &&(u32, String)| command.ends_with(" worker zygote");
     let zygotes: Vec<_> = children.iter().filter(is_zygote).collect();
     assert_eq!((zygotes.len(), children.len()), (1, 2), "{children:?}");
-    kill(zygotes[0].0);
     let killed = zygotes[0].0;
+    kill(killed);
     running.until("the zygote has ended", |running| {
         running.children().iter().all(|(id, _)| *id != killed)
     });
@@ -174,13 +178,13 @@ fn workers_survive_a_killed_zygote() {
     assert!(ran.log("sys/node/0/_main.txt").contains("process001 is ready"), "{ran}");
 }
 
-/// A compiler may have been compromised, so its output is also loaded only behind a wall.
+/// Compiled code is loaded only behind a wall, because the compiler may have been compromised.
 #[test]
 fn processes_that_load_compiled_code_have_a_wall() {
     let mut running = stuck_job().start(&["--process-count", "1"]);
     the_stuck_worker(&mut running);
     let children = running.children();
-    assert_eq!(children.len(), 2, "the worker, and what it was forked from: {children:?}");
+    assert_eq!(children.len(), 2, "the worker and the zygote: {children:?}");
     for (pid, command) in children {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let number = |name: &str| {
@@ -188,7 +192,7 @@ fn processes_that_load_compiled_code_have_a_wall() {
             u64::from_str_radix(line.trim(), 16).unwrap()
         };
         assert_eq!((number("Seccomp:"), number("NoNewPrivs:")), (2, 1), "{command}: {status}");
-        // A zygote has one filter. A worker adds its own to that.
+        // A zygote has one filter. A worker inherits this filter, and adds another.
         let filters = if command.ends_with(" worker zygote") { 1 } else { 2 };
         assert_eq!(number("Seccomp_filters:"), filters, "{command}: {status}");
         // The only capabilities left are those for reading and linking files of other users.
@@ -196,13 +200,13 @@ fn processes_that_load_compiled_code_have_a_wall() {
     }
 }
 
-/// W7: kills the zygote and all workers at once, as when a node is lost.
+/// W7: kills the zygote and all workers together, as if a node were lost.
 #[test]
 fn a_zygote_and_workers_killed_together_are_replaced() {
     let mut running = stuck_job().start(&[]);
     the_stuck_worker(&mut running);
     let lost = running.children();
-    assert_eq!(lost.len(), 3, "two workers, and what they were forked from: {lost:?}");
+    assert_eq!(lost.len(), 3, "two workers and the zygote: {lost:?}");
     lost.iter().for_each(|(pid, _)| kill(*pid));
     let ran = running.wait();
     ran.exits_with(0).left_nothing();
@@ -217,16 +221,16 @@ fn a_zygote_and_workers_killed_together_are_replaced() {
 #[test]
 #[cfg(target_os = "linux")]
 fn the_oom_killer_prefers_workers() {
-    let preferred =
+    let oom_score =
         |pid: u32| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap_or_default();
     let mut running = stuck_job().start(&["--process-count", "1"]);
     the_stuck_worker(&mut running);
     let children = running.children();
-    assert_eq!(children.len(), 2, "the worker, and what it was forked from");
+    assert_eq!(children.len(), 2, "the worker and the zygote");
     for (pid, command) in children {
-        assert_eq!(preferred(pid).trim(), "1000", "{command}");
+        assert_eq!(oom_score(pid).trim(), "1000", "{command}");
     }
-    assert_eq!(preferred(running.pid()), preferred(std::process::id()));
+    assert_eq!(oom_score(running.pid()), oom_score(std::process::id()));
 }
 
 fn job_with_slow_planning() -> Job {
@@ -240,29 +244,30 @@ fn job_with_slow_planning() -> Job {
         .file("input/a.csv", text)
 }
 
-/// The planner, as soon as it has opened its file. Planners in `before` do not count.
-fn planner(running: &Running, before: &[u32]) -> Option<u32> {
+/// The process id of a planner that has opened its file. `None` if there is no such planner other than
+/// `earlier`.
+fn planner(running: &Running, earlier: &[u32]) -> Option<u32> {
     let has_opened = |id: u32| {
         let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
-        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|it| it.ends_with("a.csv"))
+        files.filter_map(|file| fs::read_link(file.path()).ok()).any(|path| path.ends_with("a.csv"))
     };
     let mut children = running.children().into_iter();
-    let plans = |(id, command): &(u32, String)| {
-        command.ends_with(" plan-worker") && !before.contains(id) && has_opened(*id)
+    let is_planning = |(id, command): &(u32, String)| {
+        command.ends_with(" plan-worker") && !earlier.contains(id) && has_opened(*id)
     };
-    children.find(plans).map(|(id, _)| id)
+    children.find(is_planning).map(|(id, _)| id)
 }
 
 /// Kills the planner, and returns its process id and command line.
-fn kill_planner(running: &mut Running, before: &[u32]) -> (u32, String) {
-    running.until("the planner plans", |running| planner(running, before).is_some());
-    let pid = planner(running, before).unwrap();
+fn kill_planner(running: &mut Running, earlier: &[u32]) -> (u32, String) {
+    running.until("the planner plans", |running| planner(running, earlier).is_some());
+    let pid = planner(running, earlier).unwrap();
     let command = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap();
     kill(pid);
     (pid, command.replace('\0', " ").trim_end().to_owned())
 }
 
-/// The first planner was forked before there was a plan to make. Its replacement is started as a new program.
+/// The first planner is a fork that was made in advance. Its replacement is started as a new program.
 #[test]
 fn a_killed_planner_is_replaced() {
     let mut running = job_with_slow_planning().start(&[]);
@@ -274,8 +279,8 @@ fn a_killed_planner_is_replaced() {
     assert_eq!(ran.output().lines().count(), 2_000_000);
 }
 
-/// While the planner determines the columns, the second death also makes it fail the file. Without the
-/// columns of its only file, the job fails.
+/// Both planners are killed while they determine the columns of the file, so the file fails. It is the only
+/// file, so the job fails.
 #[test]
 fn a_file_at_which_two_planners_die_fails() {
     let mut running = job_with_slow_planning().start(&[]);
@@ -299,7 +304,7 @@ fn a_file_at_which_two_planners_die_fails() {
     ");
 }
 
-/// `sandmill plan` does not replace a killed planner, but reports the file at which it was.
+/// `sandmill plan` does not replace a killed planner, but reports the file that the planner last opened.
 #[test]
 fn plan_names_the_file_of_a_killed_planner() {
     let mut running = job_with_slow_planning().spawn(&["plan", "job.yaml"]);

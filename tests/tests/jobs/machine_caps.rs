@@ -7,14 +7,14 @@ use sandmill_tests::{Job, Running, guest};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A folder with the policy and the places.
+/// A folder with the operator's policy, and the folder by which jobs share the machine.
 struct Machine(tempfile::TempDir);
 
 impl Machine {
     fn new(caps: &str) -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
-        let places = machine.0.path().join("places");
-        let text = format!("machine: {{ {caps}, directory: '{}' }}\n", places.display());
+        let shared = machine.0.path().join("places");
+        let text = format!("machine: {{ {caps}, directory: '{}' }}\n", shared.display());
         std::fs::write(machine.0.path().join("policy.yaml"), text).unwrap();
         machine
     }
@@ -39,7 +39,7 @@ fn job_of(script: &str, files: u32, workers: u32) -> Job {
 }
 
 /// A job whose guest never returns.
-fn asleep(workers: u32) -> Job {
+fn sleeping_job(workers: u32) -> Job {
     job_of("hostile_files", 4, workers).yaml("arguments: [--do, sleep]")
 }
 
@@ -49,37 +49,35 @@ fn workers(running: &Running) -> usize {
     running.children().into_iter().filter(is_worker).count()
 }
 
-const WAITS: &str = "the job waits for its turn";
-
-fn waits(running: &Running) -> bool {
-    running.stderr_so_far().contains(WAITS)
+fn is_waiting(running: &Running) -> bool {
+    running.stderr_so_far().contains("the job waits for its turn")
 }
 
-/// Three jobs ask for two workers each, and the cap is two. The first job gets both, and the others wait.
-/// After its leader is killed, the others share its places.
+/// Three jobs ask for two workers each, and the cap is two. The first job gets two, and the others wait.
+/// After the first job's leader is killed, the others share the two workers.
 #[test]
 fn jobs_take_turns_and_a_killed_job_frees_its_places() {
     let machine = Machine::new("workers: 2");
-    let mut first = machine.start(asleep(2));
+    let mut first = machine.start(sleeping_job(2));
     first.until("two workers", |first| workers(first) == 2);
     let mut others = [machine.start(job(40, 2)), machine.start(job(40, 2))];
     for other in &mut others {
-        other.until("it waits", waits);
+        other.until("it waits", is_waiting);
     }
-    let since = Instant::now();
-    while since.elapsed() < Duration::from_millis(500) {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
         assert_eq!((workers(&others[0]), workers(&others[1])), (0, 0));
         std::thread::sleep(Duration::from_millis(20));
     }
     first.until("its two workers", |first| workers(first) == 2);
     first.kill_leader();
     first.wait().exits_with(-9);
-    let mut most = 0;
+    let mut max_workers = 0;
     while !others.iter_mut().all(Running::has_ended) {
-        most = most.max(workers(&others[0]) + workers(&others[1]));
+        max_workers = max_workers.max(workers(&others[0]) + workers(&others[1]));
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert!((1..=2).contains(&most), "{most} workers at once");
+    assert!((1..=2).contains(&max_workers), "{max_workers} workers at the same time");
     for other in others {
         let ran = other.wait();
         ran.exits_with(0);
@@ -91,9 +89,9 @@ fn jobs_take_turns_and_a_killed_job_frees_its_places() {
 #[test]
 fn a_job_starts_with_fewer_workers_and_adds_more() {
     let machine = Machine::new("workers: 2");
-    let mut first = machine.start(asleep(1));
+    let mut first = machine.start(sleeping_job(1));
     first.until("its worker", |first| workers(first) == 1);
-    let mut second = machine.start(asleep(2));
+    let mut second = machine.start(sleeping_job(2));
     second.until("it has fewer", |second| {
         second.stderr_so_far().contains("fewer than 2 workers run")
     });
@@ -109,14 +107,14 @@ fn a_job_starts_with_fewer_workers_and_adds_more() {
 #[test]
 fn a_waiting_job_can_be_cancelled() {
     let machine = Machine::new("workers: 1");
-    let mut first = machine.start(asleep(1));
+    let mut first = machine.start(sleeping_job(1));
     first.until("its worker", |first| workers(first) == 1);
     let mut second = machine.start(job(2, 1));
-    second.until("it waits", waits);
+    second.until("it waits", is_waiting);
     second.interrupt();
     let ran = second.wait();
     ran.exits_with(130);
-    // It can be resumed after there is room.
+    // The job can be resumed when the first job has ended.
     first.kill_leader();
     first.wait().exits_with(-9);
     let policy = machine.0.path().join("policy.yaml");
@@ -125,8 +123,8 @@ fn a_waiting_job_can_be_cancelled() {
     assert_eq!(ran.output().lines().count(), 2);
 }
 
-/// Memory is counted by each worker's budget, by default a little more than 2 GB. A job whose worker can
-/// never fit is refused.
+/// Each worker counts with its memory budget, by default a little more than 2 GB. A job is refused if the
+/// budget of one worker is larger than the cap.
 #[test]
 fn jobs_share_the_memory_cap() {
     let machine = Machine::new("memory: 1 GB");
@@ -135,9 +133,9 @@ fn jobs_share_the_memory_cap() {
     ran.says("all jobs on this machine together may use only 1 GB (machine.memory of the operator's policy)");
     assert!(!ran.has("job"), "{ran}");
     let small = "limits: { memory: 64 MB, results: 64 MB, read: 64 MB }";
-    let mut first = machine.start(asleep(4).yaml(small));
+    let mut first = machine.start(sleeping_job(4).yaml(small));
     first.until("it has fewer", |first| first.stderr_so_far().contains("fewer than 4 workers"));
-    // 64 + 2 x 64 + 64 + 256 MB each.
+    // Each worker's budget is 64 + 2 x 64 + 64 + 256 MB.
     first.until("its two workers", |first| workers(first) == 2);
     first.kill_leader();
     first.wait().exits_with(-9);

@@ -1,6 +1,6 @@
 //! `docs/parallel-run-step.md` says what Sandmill does for each rule of ParallelRunStep, and names tests.
-//! `docs/security.md` does the same for attacks and limits. These tests check that no rule is missing, and that
-//! every named test exists.
+//! `docs/security.md` does the same for attacks and limits. These tests check that no rule is missing, and
+//! that every named test exists.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the repository fails")]
 
@@ -55,7 +55,10 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
         } else if behaviour.starts_with("*Not portable:*") {
             Verdict::NotPortable
         } else {
-            assert!(!behaviour.starts_with('*'), "{id} does not begin with a known word: {behaviour}");
+            assert!(
+                !behaviour.starts_with('*'),
+                "{id} does not begin with a known word: {behaviour}"
+            );
             Verdict::Reproduced
         };
         let tests = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
@@ -156,8 +159,8 @@ fn test_file(name: &str) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// Whether a name in the table of attacks refers to tests: a file of end-to-end tests, one test in this file, a
-/// module of the host, or a function.
+/// Whether a name in the table of attacks refers to tests: a file of end-to-end tests, one test in this file,
+/// a module of the host, or a function.
 fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     let file = |path: String| root().join(path).is_file();
     let Some((first, last)) = name.rsplit_once("::") else {
@@ -190,7 +193,8 @@ fn every_attack_names_tests_that_exist() {
             count += 1;
             let cell = line.trim_matches(['|', ' ']).rsplit(" | ").next().unwrap_or_default();
             let own_tests = cell.split('`').skip(1).step_by(2);
-            let tests: Vec<&str> = shared_test.map_or_else(|| own_tests.collect(), |(test, _)| vec![test]);
+            let tests: Vec<&str> =
+                shared_test.map_or_else(|| own_tests.collect(), |(test, _)| vec![test]);
             if tests.is_empty() || tests.iter().any(|test| !is_test(test, &known)) {
                 wrong.push(format!("{tests:?}: {line}"));
             }

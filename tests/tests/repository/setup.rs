@@ -1,5 +1,5 @@
-//! Tests `scripts/setup.sh` on machines that lack programs. A copy of the script runs with fake commands on the
-//! `PATH`.
+//! Tests `scripts/setup.sh` on machines that lack programs. A copy of the script runs with fake commands on
+//! the `PATH`.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -86,7 +86,8 @@ fn with_working_rustup(machine: Machine) -> Machine {
 }
 
 /// The body of a fake rustup that cannot download.
-const RUSTUP_WITHOUT_NETWORK: &str = "echo 'info: downloading'; echo 'error: could not download'; exit 1";
+const RUSTUP_WITHOUT_NETWORK: &str =
+    "echo 'info: downloading'; echo 'error: could not download'; exit 1";
 
 #[test]
 fn rustup_adds_the_target_once() {
@@ -150,8 +151,9 @@ fn an_old_rust_is_refused() {
     let machine = Machine::new().fake("rustc", "echo 'rustc 1.70.0 (x)'");
     let messages = machine.setup();
     assert!(
-        messages
-            .contains("or newer is needed, and 1.70.0 is installed; update it with: rustup update stable"),
+        messages.contains(
+            "or newer is needed, and 1.70.0 is installed; update it with: rustup update stable"
+        ),
         "{messages}"
     );
 }

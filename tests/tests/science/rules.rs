@@ -7,8 +7,8 @@ use std::path::Path;
 
 const TWO_ROWS: &str = "a,b\n1,x\n2,y\n";
 
-/// E6, E7: `run` receives a table as a DataFrame, and may return a list, an array, a Series or a DataFrame. `init` and `shutdown` are
-/// optional.
+/// E6, E7: `run` receives a table as a DataFrame, and may return a list, an array, a Series or a DataFrame.
+/// `init` and `shutdown` are optional.
 #[test]
 fn all_results_of_parallel_run_step_are_accepted() {
     if !is_installed() {
@@ -60,8 +60,8 @@ def shutdown():
     assert!(ran.log("user/stdout/0/process000.stdout.txt").ends_with("shutdown\n"));
 }
 
-/// The runtime is a snapshot, which includes the states of the random number generators of Python and numpy. So
-/// each worker must seed both generators.
+/// The runtime is a snapshot, which includes the states of the random number generators of Python and numpy.
+/// So each worker must seed both generators.
 #[test]
 fn workers_have_different_random_numbers() {
     if !is_installed() {

@@ -1,6 +1,6 @@
-//! Runs the job's model `model` in a loop: over `--images N` images, for each batch size of `--batches A,B,C`.
-//! Returns one row. For each batch size, the row has the size and the seconds of one call of the model. The
-//! seconds include making the tensors and reading the result.
+//! Runs the job's model `model` in a loop: over `--images N` images, for each batch size of `--batches
+//! A,B,C`. Returns one row. For each batch size, the row has the size and the seconds of one call of the
+//! model. The seconds include making the tensors and reading the result.
 //!
 //! Calls `wasi:nn` directly and not through the SDK, so that only the calls of the host are measured.
 

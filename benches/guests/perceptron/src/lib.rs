@@ -1,5 +1,5 @@
-//! A perceptron over a table of an id and ten floats. The guest computes the perceptron. With `--nn`, the host
-//! computes it, as the job's model `perceptron`.
+//! A perceptron over a table of an id and ten floats. The guest computes the perceptron. With `--nn`, the
+//! host computes it, as the job's model `perceptron`.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::Float64Type;

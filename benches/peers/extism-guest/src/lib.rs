@@ -1,4 +1,5 @@
-//! The logistic regression as a plug-in for Extism. Takes ten columns of floats as bytes, and returns one column.
+//! The logistic regression as a plug-in for Extism. Takes ten columns of floats as bytes, and returns one
+//! column.
 
 use extism_pdk::{FnResult, plugin_fn};
 
