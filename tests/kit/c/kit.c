@@ -7,12 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_PARTS = 6000, SEPARATOR = 0x1f };
+enum { MAX_PARTS = 6000, SEPARATOR = 0x1f };
 
 extern char **environ;
 
 static unsigned inits, runs;
-static char *parts[MOST_PARTS];
+static char *parts[MAX_PARTS];
 static size_t part_count;
 
 static bool first_argument_is(const char *word) {
@@ -36,16 +36,16 @@ void sandmill_shutdown(void) {
 
 static void split(char *text) {
     part_count = 0;
-    for (char *at = text; at != NULL && part_count < MOST_PARTS;) {
-        parts[part_count++] = at;
-        at = strchr(at, SEPARATOR);
-        if (at != NULL) *at++ = '\0';
+    for (char *part = text; part != NULL && part_count < MAX_PARTS;) {
+        parts[part_count++] = part;
+        part = strchr(part, SEPARATOR);
+        if (part != NULL) *part++ = '\0';
     }
 }
 
-static void summed(const char *bytes, size_t length, sandmill_results *results) {
+static void add_length_and_sum(const char *bytes, size_t length, sandmill_results *results) {
     unsigned long long sum = 0;
-    for (size_t at = 0; at < length; at++) sum += (unsigned char)bytes[at];
+    for (size_t index = 0; index < length; index++) sum += (unsigned char)bytes[index];
     sandmill_row(results, "%zu %llu", length, sum);
 }
 
@@ -54,58 +54,58 @@ static const char *read_by_host(const char *path, sandmill_results *results) {
     size_t length;
     const char *error = sandmill_read(path, &bytes, &length);
     if (error != NULL) return error;
-    summed(bytes, length, results);
+    add_length_and_sum(bytes, length, results);
     free(bytes);
     return NULL;
 }
 
-static const char *failed(const char *path) {
+static const char *errno_error(const char *path) {
     return sandmill_error("%s: %s", path, strerror(errno));
 }
 
 static const char *read_by_wasi(const char *path, sandmill_results *results) {
     FILE *file = fopen(path, "rb");
-    if (file == NULL) return failed(path);
+    if (file == NULL) return errno_error(path);
     size_t size = 32 << 20;
     char *bytes = malloc(size);
     if (bytes == NULL) abort();
     size_t length = fread(bytes, 1, size, file);
     fclose(file);
-    summed(bytes, length, results);
+    add_length_and_sum(bytes, length, results);
     free(bytes);
     return NULL;
 }
 
 static const char *write_file(const char *path, const char *text, sandmill_results *results) {
     FILE *file = fopen(path, "wb");
-    if (file == NULL) return failed(path);
+    if (file == NULL) return errno_error(path);
     fputs(text, file);
-    if (fclose(file) != 0) return failed(path);
+    if (fclose(file) != 0) return errno_error(path);
     sandmill_row(results, "done");
     return NULL;
 }
 
-static int by_text(const void *one, const void *other) {
+static int compare_texts(const void *one, const void *other) {
     return strcmp(*(char *const *)one, *(char *const *)other);
 }
 
-static void environment(sandmill_results *results) {
+static void add_environment(sandmill_results *results) {
     size_t count = 0;
     while (environ[count] != NULL) count++;
     char **sorted = malloc((count + 1) * sizeof *sorted);
     if (sorted == NULL) abort();
     memcpy(sorted, environ, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, by_text);
-    for (size_t at = 0; at < count; at++) sandmill_row(results, "%s", sorted[at]);
+    qsort(sorted, count, sizeof *sorted, compare_texts);
+    for (size_t index = 0; index < count; index++) sandmill_row(results, "%s", sorted[index]);
     free(sorted);
 }
 
-static void context(const sandmill_mini_batch *batch, sandmill_results *results) {
+static void add_context(const sandmill_mini_batch *batch, sandmill_results *results) {
     sandmill_row(results, "%llu", (unsigned long long)batch->id);
     sandmill_row(results, "%s", batch->dataset);
     sandmill_row(results, "%u", (unsigned)batch->attempt);
-    for (size_t at = 0; at < batch->key_count; at++) {
-        sandmill_row(results, "%s=%s", batch->keys[at], batch->key_values[at]);
+    for (size_t index = 0; index < batch->key_count; index++) {
+        sandmill_row(results, "%s=%s", batch->keys[index], batch->key_values[index]);
     }
 }
 
@@ -122,7 +122,7 @@ static void print_to(FILE *file, const char *text, sandmill_results *results) {
     sandmill_row(results, "done");
 }
 
-static void allocate(void) {
+static void allocate_endlessly(void) {
     for (;;) {
         char *block = malloc(1 << 20);
         if (block == NULL) abort();
@@ -132,7 +132,8 @@ static void allocate(void) {
     }
 }
 
-static const char *play(const sandmill_mini_batch *batch, sandmill_results *results) {
+/* Executes the command in `parts`. Returns an error, or NULL. */
+static const char *execute(const sandmill_mini_batch *batch, sandmill_results *results) {
     const char *command = parts[0];
 #define IS(word) (strcmp(command, word) == 0)
     if (IS("read")) return read_by_host(parts[1], results);
@@ -141,11 +142,11 @@ static const char *play(const sandmill_mini_batch *batch, sandmill_results *resu
     if (IS("error")) return sandmill_error("%s", parts[1]);
     if (IS("kit")) sandmill_row(results, "sandmill kit 1");
     else if (IS("count")) sandmill_row(results, "%u %u", inits, runs);
-    else if (IS("context")) context(batch, results);
-    else if (IS("environment")) environment(results);
+    else if (IS("context")) add_context(batch, results);
+    else if (IS("environment")) add_environment(results);
     else if (IS("trap")) abort();
     else if (IS("exit")) exit(atoi(parts[1]));
-    else if (IS("allocate")) allocate();
+    else if (IS("allocate")) allocate_endlessly();
     else if (IS("print")) print_to(stdout, parts[1], results);
     else if (IS("complain")) print_to(stderr, parts[1], results);
     else if (IS("clock")) sandmill_row(results, "%lld", (long long)time(NULL));
@@ -163,19 +164,19 @@ static const char *play(const sandmill_mini_batch *batch, sandmill_results *resu
         if (getentropy(&number, sizeof number) != 0) abort();
         sandmill_row(results, "%016llx", number);
     } else if (IS("arguments")) {
-        for (size_t at = 0; at < sandmill_argument_count(); at++) sandmill_row(results, "%s", sandmill_argument_at(at));
+        for (size_t index = 0; index < sandmill_argument_count(); index++) sandmill_row(results, "%s", sandmill_argument_at(index));
     } else if (IS("items")) {
-        for (size_t at = 0; at < batch->count; at++) sandmill_row(results, "%s", batch->files[at]);
+        for (size_t index = 0; index < batch->count; index++) sandmill_row(results, "%s", batch->files[index]);
     } else if (IS("rows")) {
-        for (size_t at = 1; at < part_count; at++) sandmill_row(results, "%s", parts[at]);
+        for (size_t index = 1; index < part_count; index++) sandmill_row(results, "%s", parts[index]);
     } else if (IS("outcomes")) {
-        for (size_t at = 1; at < part_count; at++) {
-            if (parts[at][0] == '+') sandmill_row(results, "%s", parts[at] + 1);
-            else sandmill_item_failed(results, "%s", parts[at] + 1);
+        for (size_t index = 1; index < part_count; index++) {
+            if (parts[index][0] == '+') sandmill_row(results, "%s", parts[index] + 1);
+            else sandmill_item_failed(results, "%s", parts[index] + 1);
         }
     } else if (IS("table")) {
-        for (size_t at = 0; at < batch->table->column_count; at++) {
-            sandmill_return_column(results, &batch->table->columns[at], batch->count);
+        for (size_t index = 0; index < batch->table->column_count; index++) {
+            sandmill_return_column(results, &batch->table->columns[index], batch->count);
         }
     } else return sandmill_error("there is no command %s", command);
     return NULL;
@@ -193,7 +194,7 @@ const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *res
         if (text == NULL) abort();
     }
     split(text);
-    const char *error = play(batch, results);
+    const char *error = execute(batch, results);
     free(text);
     return error;
 }

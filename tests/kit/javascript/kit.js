@@ -22,16 +22,16 @@ export function shutdown() {
     if (args()[0] === "shutdown") writeFile(`${outputDir()}/kit.txt`, "shutdown");
 }
 
-const lacks = () => {
+const unsupported = () => {
     throw "not in this language: there is no such function";
 };
 
 function contextOf(batch, { id, dataset, attempt, partitionKeyValue }) {
-    if (!Number.isSafeInteger(id)) throw "not in this language: ids are numbers, exact up to 2^53";
+    if (!Number.isSafeInteger(id)) throw "not in this language: ids are numbers, which are exact up to 2^53";
     return [String(id), dataset, String(attempt), ...Object.entries(partitionKeyValue).map(([key, value]) => `${key}=${value}`)];
 }
 
-function summed(batch, context, path) {
+function lengthAndSum(batch, context, path) {
     const bytes = read(path);
     return [`${bytes.length} ${bytes.reduce((sum, byte) => sum + byte, 0)}`];
 }
@@ -41,8 +41,8 @@ function table(batch) {
     return batch;
 }
 
-function overflow() {
-    return overflow() + 1;
+function overflowStack() {
+    return overflowStack() + 1;
 }
 
 function allocate() {
@@ -50,11 +50,11 @@ function allocate() {
     for (;;) held.push(new Uint8Array(1 << 20).fill(1));
 }
 
-function bytewise([one], [other]) {
+function compareNames([one], [other]) {
     return one < other ? -1 : 1;
 }
 
-const done = (act) => (batch, context, ...parts) => {
+const returnDone = (act) => (batch, context, ...parts) => {
     act(...parts);
     return ["done"];
 };
@@ -63,28 +63,28 @@ const COMMANDS = {
     kit: () => ["sandmill kit 1"],
     count: () => [`${inits} ${runs}`],
     arguments: () => args(),
-    environment: () => Object.entries(env()).sort(bytewise).map(([name, value]) => `${name}=${value}`),
+    environment: () => Object.entries(env()).sort(compareNames).map(([name, value]) => `${name}=${value}`),
     host: () => [agentName(), logDir(), outputDir()],
     items: (batch) => batch,
     context: contextOf,
-    read: summed,
-    open: lacks,
-    write: done(writeFile),
+    read: lengthAndSum,
+    open: unsupported,
+    write: returnDone(writeFile),
     rows: (batch, context, ...rows) => rows,
     outcomes: (batch, context, ...parts) => parts.map((part) => (part[0] === "+" ? part.slice(1) : failed(part.slice(1)))),
     table,
     error: (batch, context, text) => {
         throw text;
     },
-    trap: overflow,
-    exit: lacks,
+    trap: overflowStack,
+    exit: unsupported,
     loop: () => {
         for (;;);
     },
     allocate,
-    log: done((level, text) => log[level](text)),
-    print: done(print),
-    complain: done(printError),
+    log: returnDone((level, text) => log[level](text)),
+    print: returnDone(print),
+    complain: returnDone(printError),
     random: () => [`${Math.random()}${Math.random()}`],
     clock: () => [String(Math.floor(Date.now() / 1000))],
 };

@@ -48,16 +48,16 @@ def host(batch, context):
     return [script.agent_name, script.log_dir, script.output_dir]
 
 
-def by_host(batch, context, path):
-    return [summed(read(path))]
+def read_by_host(batch, context, path):
+    return [length_and_sum(read(path))]
 
 
-def by_wasi(batch, context, path):
+def read_by_wasi(batch, context, path):
     with open(path, "rb") as file:
-        return [summed(file.read())]
+        return [length_and_sum(file.read())]
 
 
-def summed(content):
+def length_and_sum(content):
     return f"{len(content)} {sum(content)}"
 
 
@@ -97,7 +97,7 @@ def log(batch, context, level, text):
     return ["done"]
 
 
-def printed(stream):
+def print_to(stream):
     def command(batch, context, text):
         stream().write(text)
         return ["done"]
@@ -113,8 +113,8 @@ COMMANDS = {
     "host": host,
     "items": lambda batch, context: list(batch),
     "context": context_of,
-    "read": by_host,
-    "open": by_wasi,
+    "read": read_by_host,
+    "open": read_by_wasi,
     "write": write,
     "rows": lambda batch, context, *rows: list(rows),
     "outcomes": outcomes,
@@ -125,8 +125,8 @@ COMMANDS = {
     "loop": loop,
     "allocate": allocate,
     "log": log,
-    "print": printed(lambda: sys.stdout),
-    "complain": printed(lambda: sys.stderr),
+    "print": print_to(lambda: sys.stdout),
+    "complain": print_to(lambda: sys.stderr),
     "random": lambda batch, context: [f"{random.getrandbits(128):032x}"],
     "clock": lambda batch, context: [str(int(time.time()))],
 }

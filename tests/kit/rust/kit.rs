@@ -34,7 +34,7 @@ impl Guest for Kit {
     fn run(batch: MiniBatch, context: MiniBatchContext) -> Result<Results, String> {
         RUNS.fetch_add(1, Relaxed);
         let text = match &batch {
-            MiniBatch::Files(files) => fs::read_to_string(&files[0]).map_err(words)?,
+            MiniBatch::Files(files) => fs::read_to_string(&files[0]).map_err(to_text)?,
             _ => env::args().nth(1).ok_or("there is no command")?,
         };
         let parts: Vec<&str> = text.split('\u{1f}').collect();
@@ -46,7 +46,7 @@ impl Guest for Kit {
             (command, _) => Results::Rows(rows(command, &parts[1..])?),
         };
         // Rust's standard library buffers an unfinished line, so flush it, as sandmill-guest does.
-        std::io::stdout().flush().map_err(words)?;
+        std::io::stdout().flush().map_err(to_text)?;
         Ok(results)
     }
 
@@ -72,9 +72,9 @@ fn rows(command: &str, parts: &[&str]) -> Result<Vec<String>, String> {
         }
         ("host", _) => return Ok(vec![host::agent_name(), host::log_dir(), host::output_dir()]),
         ("rows", rows) => return Ok(rows.iter().map(|&row| row.to_owned()).collect()),
-        ("read", [path]) => summed(&host::read(path)?),
-        ("open", [path]) => summed(&fs::read(path).map_err(words)?),
-        ("write", [path, text]) => fs::write(path, text).map_err(words).map(done)?,
+        ("read", [path]) => length_and_sum(&host::read(path)?),
+        ("open", [path]) => length_and_sum(&fs::read(path).map_err(to_text)?),
+        ("write", [path, text]) => fs::write(path, text).map_err(to_text).map(done)?,
         ("error", [text]) => return Err((*text).to_owned()),
         ("trap", _) => panic!("as the kit asked"),
         ("exit", [code]) => std::process::exit(code.parse().unwrap_or(2)),
@@ -86,11 +86,11 @@ fn rows(command: &str, parts: &[&str]) -> Result<Vec<String>, String> {
             host::log(level_of(level), text);
             done(())
         }
-        ("print", [text]) => write!(std::io::stdout(), "{text}").map_err(words).map(done)?,
-        ("complain", [text]) => write!(std::io::stderr(), "{text}").map_err(words).map(done)?,
+        ("print", [text]) => write!(std::io::stdout(), "{text}").map_err(to_text).map(done)?,
+        ("complain", [text]) => write!(std::io::stderr(), "{text}").map_err(to_text).map(done)?,
         ("random", _) => format!("{:016x}", RandomState::new().hash_one("kit")),
         ("clock", _) => {
-            SystemTime::now().duration_since(UNIX_EPOCH).map_err(words)?.as_secs().to_string()
+            SystemTime::now().duration_since(UNIX_EPOCH).map_err(to_text)?.as_secs().to_string()
         }
         _ => return Err(format!("there is no command {command} with {} parts", parts.len())),
     };
@@ -113,7 +113,7 @@ fn context_rows(context: MiniBatchContext) -> Vec<String> {
         .collect()
 }
 
-fn summed(bytes: &[u8]) -> String {
+fn length_and_sum(bytes: &[u8]) -> String {
     format!("{} {}", bytes.len(), bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>())
 }
 
@@ -134,10 +134,11 @@ fn level_of(word: &str) -> LogLevel {
     }
 }
 
-fn words(error: impl ToString) -> String {
+fn to_text(error: impl ToString) -> String {
     error.to_string()
 }
 
+/// The row of commands without a result.
 fn done(_: ()) -> String {
     "done".to_owned()
 }

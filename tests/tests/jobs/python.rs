@@ -16,8 +16,8 @@ fn three_files(script: &str) -> Job {
         .file("in/ccc.txt", "333")
 }
 
-/// A script in the style of ParallelRunStep's documentation: E2 to E5, E11, E12, E16 to E18.
-const OF_AZURE: &str = r#"
+/// E2 to E5, E11, E12, E16 to E18: a script in the style of ParallelRunStep's documentation.
+const PARALLEL_RUN_STEP_SCRIPT: &str = r#"
 import argparse, logging, os, sys
 from azureml_user.parallel_run import EntryScript
 import helper
@@ -51,7 +51,7 @@ def shutdown():
 
 #[test]
 fn a_script_of_parallel_run_step_runs_unchanged() {
-    let ran = three_files(OF_AZURE)
+    let ran = three_files(PARALLEL_RUN_STEP_SCRIPT)
         .file("helper.py", "import os\ndef size(path):\n    return os.path.getsize(path)\n")
         .file("parts/__init__.py", "")
         .file("parts/names.py", "from os.path import basename as shown\n")
@@ -68,8 +68,8 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
     assert!(runtime.contains("python-light-") && runtime.ends_with(": Python 3.14.0"), "{runtime}");
     assert_eq!(ran.output(), "> a.txt: 1\n> bb.txt: 2\n> ccc.txt: 3\n");
     let stdout = ran.log("user/stdout/0/process000.stdout.txt");
-    let after_the_time = stdout.split_once("|INFO|root|").expect("a line of the root logger").1;
-    assert_snapshot!(after_the_time, @"
+    let without_time = stdout.split_once("|INFO|root|").expect("a line of the root logger").1;
+    assert_snapshot!(without_time, @"
     of the root logger
     mini-batch 0 of texts
     mini-batch 1 of texts
@@ -81,7 +81,7 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
     assert_eq!(ran.log("user/entry_script_log/0/files/process000.mine"), "mine");
 }
 
-/// O1: elements of other types are converted with `str`. An item may fail alone.
+/// O1: elements of other types are converted with `str`. A single item may fail.
 #[test]
 fn rows_are_converted_with_str() {
     let script = "import sandmill\ndef run(mini_batch):\n    return (1.50, None, b'x', ('a', 1), sandmill.Failed('too old'))\n";
@@ -96,7 +96,7 @@ fn rows_are_converted_with_str() {
     assert!(ran.failed_items().contains("too old"), "{}", ran.failed_items());
 }
 
-/// The refusal comes before any worker starts, and leaves no job directory.
+/// The script is refused before any worker starts. No job directory is left.
 #[test]
 fn a_script_that_cannot_run_is_refused_first() {
     let refused = |script: &str| {
@@ -105,7 +105,7 @@ fn a_script_that_cannot_run_is_refused_first() {
         assert!(!ran.has("job/logs"), "the job began");
         ran.messages()
     };
-    let wanting = "import numpy as np
+    let missing_imports = "import numpy as np
 import sklearn.linear_model
 import ssl, helper
 try:
@@ -117,16 +117,16 @@ def run(mini_batch):
     import requests
     return mini_batch
 ";
-    let all = [
+    let messages = [
         "def run(mini_batch):\n    return [1\n",
         "x = 1\n",
         "async def run(mini_batch):\n    return []\n",
         "class run:\n    pass\n",
-        wanting,
+        missing_imports,
     ]
     .map(refused)
     .join("\n");
-    assert_snapshot!(all, @"
+    assert_snapshot!(messages, @"
     error: score.py, line 2: SyntaxError: '[' was never closed (in: return [1)
     error: `run` of score.py is missing; write `def run(mini_batch):`
     error: `run` of score.py is async; write `def run(mini_batch):` without async
@@ -139,8 +139,8 @@ def run(mini_batch):
     ");
 }
 
-/// The first line says what failed, and where in the script. The rest is the traceback, without the runtime's
-/// own lines.
+/// The first line has the error, and its line in the script. The traceback follows, without the lines of the
+/// runtime.
 #[test]
 fn errors_show_the_scripts_own_traceback() {
     let script = "def inner(path):
@@ -246,7 +246,8 @@ def run(mini_batch):
     ");
 }
 
-/// If workers started from a snapshot of a running Python, they would all have the same random numbers.
+/// Workers start from a snapshot of a running Python. Without a new seed, all would have the same random
+/// numbers.
 #[test]
 fn workers_have_different_random_numbers() {
     let script = "import random, time, uuid
@@ -259,15 +260,15 @@ def run(mini_batch):
     let mut rows = ran.sorted_output();
     rows.dedup();
     assert_eq!(rows.len(), 3, "{rows:?}");
-    let same = || {
+    let deterministic_output = || {
         let job = three_files(script).yaml("deterministic: true");
         job.run(&[]).output()
     };
-    assert_eq!(same(), same());
+    assert_eq!(deterministic_output(), deterministic_output());
 }
 
-/// The job copies the files next to the script, so later changes do not affect it. A resume is refused if
-/// they changed.
+/// The job copies the files next to the script, so later changes do not affect the running job. If the files
+/// changed, a resume is refused.
 #[test]
 fn a_resume_with_changed_script_files_is_refused() {
     let job =
@@ -288,7 +289,7 @@ fn a_script_can_be_pinned() {
     ran.exits_with(2).says("score.py has the SHA-256");
 }
 
-/// With the light runtime, `run` gets a `sandmill.Table`. Without that choice, a table needs the science
+/// With `runtime: light`, `run` receives a `sandmill.Table`. Without this setting, a table needs the science
 /// runtime.
 #[test]
 fn tables_are_columns_of_python_values() {
@@ -357,11 +358,10 @@ fn scripts_are_checked_before_they_are_run() {
     assert!(report["problems"][0].as_str().unwrap().contains("imports pandas"), "{report}");
 }
 
-/// Makes a wheel of one module that needs a package of the science runtime, and lets `vendor` unpack it
-/// without a network.
+/// `vendor` installs packages from wheels without a network. The test makes these wheels.
 #[test]
 fn pure_python_packages_are_vendored_beside_the_script() {
-    let make = "import zipfile
+    let make_wheels = "import zipfile
 import os
 os.makedirs('evil')
 open('evil/pyproject.toml', 'w').write('[build-system]\\nrequires = []\\nbuild-backend = \\'backend\\'\\nbackend-path = [\\'.\\']\\n')
@@ -379,12 +379,11 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
         .file("wheels/made.txt", "")
         .env("VIRTUAL_ENV", venv.to_str().unwrap());
     let python = venv.join("bin/python");
-    let made = Command::new(python).args(["-c", make]).current_dir(job.path("")).status();
-    let made = made.unwrap();
-    assert!(made.success());
+    let made = Command::new(python).args(["-c", make_wheels]).current_dir(job.path("")).status();
+    assert!(made.unwrap().success());
     let ran = job.command(&["python", "vendor", "native", "--from", "wheels"]);
     ran.exits_with(2).says("native.so is not available in pure Python");
-    // To build such a package, pip would run untrusted code outside any sandbox.
+    // To build such a package, pip would run the package's code without a sandbox.
     for refused in
         ["evil @ file:///tmp/evil", "./evil", "evil.tar.gz/x", "git+https://example.org/x"]
     {
@@ -393,12 +392,12 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
     }
     let ran = ran.into_job().command(&["python", "vendor", "needy", "--from", "wheels"]);
     ran.exits_with(2).says("evil is not available in pure Python");
-    assert!(!ran.has("ran"), "the code of a package that another needs was run");
+    assert!(!ran.has("ran"), "the code of a dependency was run");
     let ran =
         ran.into_job().command(&["python", "vendor", "tiny", "pandas==1.5", "--from", "wheels"]);
     ran.exits_with(0).says("left out, as the science runtime has them: pandas==1.5");
     assert_eq!(ran.text("python_packages/sandmill.json"), "{\"needs\":[\"six\"]}\n");
-    // The light runtime lacks the package that this one needs.
+    // The light runtime does not have `six`, which the package `tiny` needs.
     let ran = ran.into_job().run(&["--set", "python.runtime=light"]);
     ran.exits_with(2).says("sandmill.json, line 1: imports six");
     let ran = ran.into_job().file("python_packages/sandmill.json", "{\"needs\":[]}").run(&[]);
@@ -406,7 +405,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
     assert_eq!(ran.output(), "42\n42\n42\n");
 }
 
-/// A job never downloads anything: it names the command to type.
+/// A job does not download the runtime: the message has the command that installs it.
 #[test]
 fn a_missing_runtime_is_reported_with_its_install_command() {
     let job = three_files("def run(mini_batch):\n    return mini_batch\n");
@@ -419,7 +418,7 @@ fn a_missing_runtime_is_reported_with_its_install_command() {
     ran.exits_with(2).says("nor a wheel of componentize-py");
 }
 
-/// Python imports modules from the current folder, which may be untrusted.
+/// Python can import modules from the current folder, which may contain untrusted files.
 #[test]
 fn an_installation_runs_no_code_of_the_current_folder() {
     let hostile = "open('ran', 'w')\n";

@@ -6,14 +6,14 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, texts};
 use std::fs;
 
-/// The second of three mini-batches always fails, and the job with it.
-fn fails() -> Job {
+/// A job that fails, because its second of three mini-batches always fails.
+fn failing_job() -> Job {
     texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
 }
 
-/// The same job, after it has failed.
-fn failed() -> Job {
-    let ran = fails().run(&[]);
+/// [`failing_job`] after it has failed.
+fn failed_job() -> Job {
+    let ran = failing_job().run(&[]);
     ran.exits_with(42);
     ran.into_job()
 }
@@ -26,15 +26,15 @@ fn state(ran: &Ran) -> serde_json::Value {
 /// W1, W7, W15: new workers try failed mini-batches again, and good results are kept.
 #[test]
 fn a_failed_job_resumes_with_a_higher_threshold() {
-    let again = failed().resume(&[]);
+    let again = failed_job().resume(&[]);
     again.exits_with(42).says("error_threshold allows (0)");
     let done = again.into_job().resume(&["--set", "error_threshold=1"]);
     done.exits_with(0);
     assert_eq!(done.output(), "a.txt: 1\nc.txt: 3\n");
-    assert_eq!(done.attempts("RUN_EXCEPTION"), ["1, 1"; 3], "tried in each run");
-    assert_eq!(done.attempts("RUN_DONE"), ["0, 1", "2, 1"], "done once");
+    assert_eq!(done.attempts("RUN_EXCEPTION"), ["1, 1"; 3], "mini-batch 1 is tried in each run");
+    assert_eq!(done.attempts("RUN_DONE"), ["0, 1", "2, 1"], "the others are done once");
     for worker in ["process000", "process001", "process002"] {
-        assert!(!done.attempts(worker).is_empty(), "a number is used once: {done}");
+        assert!(!done.attempts(worker).is_empty(), "each run has a new worker: {done}");
     }
     assert_eq!(state(&done)["times_resumed"], 2);
     assert_eq!(state(&done)["status"], "completed");
@@ -43,8 +43,8 @@ fn a_failed_job_resumes_with_a_higher_threshold() {
 /// Earlier versions wrote CSV into `parallel_run_step.txt`. A job that such a version began keeps that name.
 #[test]
 fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
-    let named = "output_format: csv\nappend_row_file_name: parallel_run_step.txt";
-    let ran = fails().yaml(named).run(&[]);
+    let settings = "output_format: csv\nappend_row_file_name: parallel_run_step.txt";
+    let ran = failing_job().yaml(settings).run(&[]);
     ran.exits_with(42);
     let job = ran.into_job();
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
@@ -60,28 +60,28 @@ fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
     assert_eq!(restarted.text("job/output/parallel_run_step.csv"), "a.txt: 1\nc.txt: 3\n");
 }
 
-/// W15: this also holds if the leader ended before `job.json` recorded the failure, or during a resume.
+/// W15: failed mini-batches are also retried if the leader ended before `job.json` recorded the failure, or
+/// during a resume.
 #[test]
 fn failed_mini_batches_are_retried_after_any_crash() {
-    let point = |at: &str, job: Job| job.env("SANDMILL_FAIL_POINT", at);
-    let mut job = fails();
-    for at in ["end-committed", "job-resumed"] {
-        let cut = match at {
-            "end-committed" => point(at, job).run(&[]),
-            _ => point(at, job).resume(&[]),
+    let with_fail_point = |point: &str, job: Job| job.env("SANDMILL_FAIL_POINT", point);
+    let mut job = failing_job();
+    for point in ["end-committed", "job-resumed"] {
+        let crashed = match point {
+            "end-committed" => with_fail_point(point, job).run(&[]),
+            _ => with_fail_point(point, job).resume(&[]),
         };
-        cut.exits_with(-9);
-        let again = point("", cut.into_job()).resume(&[]);
+        crashed.exits_with(-9);
+        let again = with_fail_point("", crashed.into_job()).resume(&[]);
         again.exits_with(42);
-        let kept = &state(&again)["result"]["restored_mini_batches"];
-        assert_eq!(*kept, 1, "{at}: the failed one counts as done\n{again}");
+        let restored = &state(&again)["result"]["restored_mini_batches"];
+        assert_eq!(*restored, 1, "{point}: the failed mini-batch counts as done\n{again}");
         job = again.into_job();
     }
 }
 
-/// W15: a mini-batch that failed for lack of a resource may succeed with more of it. Limits, timeouts,
-/// thresholds and the numbers of workers and attempts may change, and so may settings that only affect
-/// reports.
+/// W15: a mini-batch that failed for lack of a resource may succeed with a higher limit. Limits, timeouts,
+/// thresholds, the numbers of workers and attempts, and settings that only affect reports may change.
 #[test]
 fn settings_that_do_not_affect_rows_may_change() {
     let failed = texts("hostile_files")
@@ -104,11 +104,11 @@ fn settings_that_do_not_affect_rows_may_change() {
     assert_eq!(lengths, ["a.txt: 1".len(), "c.txt: 3".len(), 64 << 20]);
 }
 
-/// Nothing is run, and nothing on the disk changes.
+/// With other settings, the resume runs nothing and changes nothing on the disk.
 #[test]
 fn settings_that_affect_rows_must_be_unchanged() {
-    let side = "side_inputs: {model: model}\nenvironment_variables: {TOKEN: one}";
-    let ran = fails().yaml(side).file("model/weights", "1").run(&[]);
+    let settings = "side_inputs: {model: model}\nenvironment_variables: {TOKEN: one}";
+    let ran = failing_job().yaml(settings).file("model/weights", "1").run(&[]);
     ran.exits_with(42);
     let before = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
     let mut job = ran.into_job();
@@ -135,26 +135,26 @@ fn settings_that_affect_rows_must_be_unchanged() {
     assert!(refused(&["output_action=summary_only"]).contains(": output_action: was "));
     job = job.file("model/weights", "12");
     assert!(
-        refused_files(job)
+        refusal_of_changed_files(job)
             .contains(": the files in the side input at /side_inputs/model have changed. To keep")
     );
 }
 
-/// The message about a job that is resumed with the same settings.
-fn refused_files(job: Job) -> String {
+/// The message of a resume with the same settings, but changed files.
+fn refusal_of_changed_files(job: Job) -> String {
     let ran = job.resume(&[]);
     ran.exits_with(2);
     without_counts(&ran.redacted())
 }
 
-/// How much was done before the job failed differs from run to run.
+/// Replaces the numbers of mini-batches that were done, which differ from run to run.
 fn without_counts(message: &str) -> String {
     let (before, counts) = message.split_once(" finished, with ").unwrap();
     let (_, after) = counts.split_once(" done, ").unwrap();
     format!("{before} finished, with N done, {after}")
 }
 
-/// The usual case: a script fails at once, is corrected, and is run again.
+/// The usual case: a script fails immediately, is corrected, and runs again.
 #[test]
 fn a_job_without_any_success_starts_over() {
     let failing = "arguments: [--do, error]\nrun_max_try: 1";
@@ -168,42 +168,42 @@ fn a_job_without_any_success_starts_over() {
     assert_eq!(state(&again)["times_resumed"], 0);
 }
 
-/// M9, the other way round: a checkpoint that no longer matches is not used.
+/// M9, reversed: a checkpoint is not used if it no longer matches the inputs.
 #[test]
 fn inputs_must_be_unchanged() {
-    let message = refused_files(failed().file("in/a.txt", "1234"));
+    let message = refusal_of_changed_files(failed_job().file("in/a.txt", "1234"));
     assert_snapshot!(message, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place");
-    // This file comes before all others in the listing.
-    let message = refused_files(failed().file("in/0.txt", "0"));
+    // The new file is the first in the list, so mini-batch 0 is another one.
+    let message = refusal_of_changed_files(failed_job().file("in/0.txt", "0"));
     assert!(
         message.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) has changed since it was done"),
         "{message}"
     );
-    let message = refused_files(failed().file("in/d.txt", "4"));
+    let message = refusal_of_changed_files(failed_job().file("in/d.txt", "4"));
     assert!(
         message.contains(": the inputs changed: there were 3 mini-batches, now 4. To keep"),
         "{message}"
     );
-    let job = failed();
+    let job = failed_job();
     fs::remove_dir_all(job.path("in")).unwrap();
     let ran = job.resume(&[]);
     ran.exits_with(2).says("input 'texts'");
-    // With unchanged inputs, the job continues, until it fails as before.
-    let again = failed().file("unrelated.txt", "").resume(&[]);
+    // With unchanged inputs, the job is resumed, and fails as before.
+    let again = failed_job().file("unrelated.txt", "").resume(&[]);
     again.exits_with(42);
 }
 
 #[test]
 fn a_resume_works_from_any_folder_with_earlier_settings() {
-    let ran = fails().yaml("output: results").run(&[
+    let ran = failing_job().yaml("output: results").run(&[
         "--set",
         "mini_batch_size=2",
         "--process-count",
         "2",
     ]);
     ran.exits_with(42);
-    let place = ran.dir().join("job").display().to_string();
-    let elsewhere = Job::empty().command(&["resume", &place, "--set", "error_threshold=-1"]);
+    let job_dir = ran.dir().join("job").display().to_string();
+    let elsewhere = Job::empty().command(&["resume", &job_dir, "--set", "error_threshold=-1"]);
     elsewhere.exits_with(0);
     assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 2);
     assert!(ran.log("sys/events.jsonl").contains(r#""workers":2"#));
@@ -217,7 +217,7 @@ fn only_a_job_directory_can_be_resumed() {
     Job::empty().command(&["resume", "nowhere"]).exits_with(2).says("is not a job directory");
     let old = Job::empty().file("job/job.json", r#"{"version": 1}"#).command(&["resume", "job"]);
     old.exits_with(2).says("its version is 1, this program knows 2").says("use the version of");
-    let ran = failed();
+    let ran = failed_job();
     fs::remove_file(ran.path("job.yaml")).unwrap();
     ran.resume(&[]).exits_with(2).says("job.yaml: there is no such file");
 }
@@ -274,7 +274,7 @@ fn a_result_is_not_reused_if_it_would_differ() {
     );
 }
 
-/// C25, for files that the entry script itself wrote.
+/// C25, for files that the entry script wrote.
 #[test]
 fn a_result_is_reused_only_with_all_its_files() {
     let job = texts("writes_files").yaml("output_action: summary_only\noutput: results");
@@ -287,7 +287,7 @@ fn a_result_is_reused_only_with_all_its_files() {
     job.run(&[]).exits_with(2).says("held 6 files, now 5");
 }
 
-/// Row 2 of the users' requirements: at the end, the output contains what was committed.
+/// At the end of a job, the leader checks that the output contains the committed rows.
 #[test]
 fn a_changed_output_fails_the_job_and_a_resume_repairs_it() {
     let job = Job::new(&guest("hostile_files")).yaml(

@@ -1,6 +1,6 @@
-//! Jobs of thousands of mini-batches. The tests kill workers and leaders at random, again and again, and cut
-//! the ends of part files as a power loss would. A job that is resumed until it is done has the rows and
-//! files of an undisturbed run: none is lost or duplicated.
+//! The tests run jobs with thousands of mini-batches. They kill workers and leaders at random times, and cut
+//! the ends of part files as a power loss would. A job that is resumed until it is done must have the rows
+//! and files of an undisturbed run: no row or file is lost or duplicated.
 //!
 //! `SANDMILL_KILLS=1000` sets the total number of kills, for a longer run.
 
@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 /// The number of mini-batches of each job.
 const MINI_BATCHES: usize = 5000;
 
-/// The total number of kills, of which each test makes its share.
-fn kills_in_all() -> usize {
+/// The number of kills of all tests together. Each test makes a part of them.
+fn total_kills() -> usize {
     std::env::var("SANDMILL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(210)
 }
 
@@ -40,7 +40,7 @@ impl Random {
 struct Kills {
     workers: usize,
     leaders: usize,
-    cut: usize,
+    cut_files: usize,
 }
 
 impl Kills {
@@ -49,40 +49,40 @@ impl Kills {
     }
 }
 
-/// Runs jobs and kills processes until there were enough kills. Each job is resumed until it is done, and
-/// then checked.
-fn kill_until_done(seed: u64, wanted: usize, job: impl Fn() -> Job, check: impl Fn(&Ran)) {
+/// Runs jobs and kills processes until there were at least `min_kills` kills. Each job is resumed until it is
+/// done, and then checked.
+fn kill_until_done(seed: u64, min_kills: usize, job: impl Fn() -> Job, check: impl Fn(&Ran)) {
     let mut random = Random(seed);
     let mut kills = Kills::default();
     let mut jobs = 0;
-    while kills.count() < wanted {
-        let ran = disturbed(job(), &mut random, &mut kills, wanted);
+    while kills.count() < min_kills {
+        let ran = run_with_kills(job(), &mut random, &mut kills, min_kills);
         check(&ran);
         jobs += 1;
     }
     eprintln!("{} kills in {jobs} jobs: {kills:?}", kills.count());
 }
 
-/// Runs one job to its end, in spite of kills.
-fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) -> Ran {
+/// Kills processes of one job, and resumes the job until it is done.
+fn run_with_kills(job: Job, random: &mut Random, kills: &mut Kills, min_kills: usize) -> Ran {
     let mut running = job.start(&[]);
     for _ in 0..1000 {
-        // A leader's life is long enough that most leaders make progress, and some make none.
+        // Most leaders live long enough to make progress, and some do not.
         let life = Duration::from_millis(30 + random.below(900));
-        let killed = disturb(&mut running, life, random, kills, wanted);
+        let was_leader_killed = kill_processes(&mut running, life, random, kills, min_kills);
         let ran = running.wait();
-        if !killed && ran.code == 0 {
+        if !was_leader_killed && ran.code == 0 {
             return ran;
         }
-        // If too many workers are killed in `init`, the job fails, but it can be resumed as well.
-        let expected: &[i32] = if killed { &[-9, 0] } else { &[42] };
+        // If too many workers are killed in `init`, the job fails. It can be resumed, too.
+        let expected: &[i32] = if was_leader_killed { &[-9, 0] } else { &[42] };
         assert!(expected.contains(&ran.code), "{ran}");
         assert!(ran.left_over.is_empty(), "{ran}");
         if ran.code == 0 {
             return ran;
         }
-        // The files of a completed job are synced, and no later run would repair them, so leave them intact.
-        // The same holds for parts that have their final name: they may be the workers' own files.
+        // Do not cut the files of a completed job: they were synced, and no later run would repair them. Also
+        // do not cut part files with their final names, because they may be the workers' files.
         let state = fs::read_to_string(ran.dir().join("job/job.json")).unwrap_or_default();
         if !state.contains("\"completed\"") && !ran.has("job/output/parallel_run_step") {
             cut_tails(ran.dir(), random, kills);
@@ -95,17 +95,17 @@ fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) ->
     panic!("a job that is killed and resumed a thousand times is never done");
 }
 
-/// Kills workers for the given time, then the leader. Returns whether it killed the leader; otherwise the job
-/// has ended, or there were enough kills.
-fn disturb(
+/// Kills workers for the given time, then the leader. Returns whether it killed the leader. It does not if
+/// the job ends before, or if there were enough kills.
+fn kill_processes(
     running: &mut Running,
     life: Duration,
     random: &mut Random,
     kills: &mut Kills,
-    wanted: usize,
+    min_kills: usize,
 ) -> bool {
     let begun = Instant::now();
-    while kills.count() < wanted && !running.has_ended() {
+    while kills.count() < min_kills && !running.has_ended() {
         thread::sleep(Duration::from_millis(20 + random.below(130)));
         if begun.elapsed() >= life {
             running.kill_leader();
@@ -119,7 +119,7 @@ fn disturb(
         }
         let index = usize::try_from(random.below(workers.len() as u64)).unwrap();
         let pid = Pid::from_raw(workers[index].0.cast_signed()).unwrap();
-        // It may have ended by now.
+        // The worker may have ended in the meantime.
         kills.workers += usize::from(kill_process(pid, Signal::KILL).is_ok());
     }
     false
@@ -138,10 +138,11 @@ fn cut_tails(folder: &Path, random: &mut Random, kills: &mut Kills) {
         let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
         let length = file.metadata().unwrap().len();
         file.set_len(length - random.below(300).min(length)).unwrap();
-        kills.cut += 1;
+        kills.cut_files += 1;
     }
 }
 
+/// Adds inputs and settings for a job over files.
 fn files(job: Job) -> Job {
     let job = job.yaml(
         "inputs: {texts: input}\nmini_batch_size: 1\nprocess_count_per_node: 2\nrun_max_try: 50",
@@ -153,26 +154,26 @@ fn files(job: Job) -> Job {
     job
 }
 
-/// W5, W8, W12 (different on purpose: exactly once), M9.
+/// W5, W8, M9, and W12, in which Sandmill differs: rows are written exactly once.
 #[test]
 fn rows_survive_kills() {
     let mut expected: Vec<String> =
         (0..MINI_BATCHES).map(|number| format!("{number}.txt: {}", number % 7)).collect();
     expected.sort();
     let job = || files(Job::new(&guest("echo_files")));
-    kill_until_done(1, kills_in_all() / 3, job, |ran| {
+    kill_until_done(1, total_kills() / 3, job, |ran| {
         assert!(ran.sorted_output() == expected, "rows are lost or doubled\n{ran}");
     });
 }
 
-/// The same for rows that stay in their workers' files.
+/// The same if each worker's rows stay in the worker's file (`output_layout: parts`).
 #[test]
 fn parts_survive_kills() {
     let mut expected: Vec<String> =
         (0..MINI_BATCHES).map(|number| format!("{number}.txt: {}", number % 7)).collect();
     expected.sort();
     let job = || files(Job::new(&guest("echo_files"))).yaml("output_layout: parts");
-    kill_until_done(4, kills_in_all() / 3, job, |ran| {
+    kill_until_done(4, total_kills() / 3, job, |ran| {
         assert!(ran.sorted_parts("") == expected, "rows are lost or doubled\n{ran}");
     });
 }
@@ -185,7 +186,7 @@ fn files_survive_kills() {
         .collect();
     expected.sort();
     let job = || files(Job::new(&guest("writes_files"))).yaml("output_action: summary_only");
-    kill_until_done(2, kills_in_all() / 3, job, |ran| {
+    kill_until_done(2, total_kills() / 3, job, |ran| {
         let output = ran.dir().join("job/output");
         let mut found = Vec::new();
         for entry in fs::read_dir(&output).unwrap().map(Result::unwrap) {
@@ -198,7 +199,7 @@ fn files_survive_kills() {
             found.push(format!("batches/{}", entry.file_name().into_string().unwrap()));
         }
         found.sort();
-        assert!(found == expected, "files are lost, or others\n{ran}");
+        assert!(found == expected, "files are lost or changed\n{ran}");
     });
 }
 
@@ -218,7 +219,7 @@ fn tables_survive_kills() {
              process_count_per_node: 2\nrun_max_try: 50",
         )
     };
-    kill_until_done(3, kills_in_all() / 3, job, |ran| {
+    kill_until_done(3, total_kills() / 3, job, |ran| {
         assert!(ran.sorted_output() == expected, "rows are lost or doubled\n{ran}");
     });
 }
@@ -243,11 +244,11 @@ fn rows_that_are_copied_early_survive_kills() {
     let check = |ran: &Ran| {
         assert!(ran.sorted_output() == expected, "rows are lost or doubled\n{ran}");
     };
-    // First shows that rows are copied early, and that the machine may crash at that point.
+    // First show that rows are copied early, and that the machine may crash at that point.
     let ran = job().env("SANDMILL_FAIL_POINT", "rows-copied:2:cut").run(&[]);
     ran.exits_with(-9);
     let ran = ran.into_job().env("SANDMILL_FAIL_POINT", "").run(&[]);
     ran.exits_with(0);
     check(&ran);
-    kill_until_done(5, kills_in_all() / 10, job, check);
+    kill_until_done(5, total_kills() / 10, job, check);
 }

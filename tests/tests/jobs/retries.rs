@@ -1,5 +1,5 @@
 //! How soon a failed mini-batch is retried, how soon a job ends after a failure that it does not tolerate,
-//! and how often workers are started in vain.
+//! and how often workers are started if `init` fails.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
@@ -7,7 +7,7 @@
 use sandmill_tests::{Job, Ran, guest};
 use serde_json::Value;
 
-/// A job of this many files, one in each mini-batch.
+/// A job with one file in each mini-batch.
 fn job(files: usize, workers: usize) -> Job {
     let mut job = Job::new(&guest("hostile_files"));
     for number in 0..files {
@@ -39,17 +39,17 @@ fn calls_after_the_first_failure(ran: &Ran) -> usize {
 /// W3, W9: one of 200 items always fails. Calls of `run` take some time, as in real jobs.
 #[test]
 fn five_calls_after_the_first_failure_end_the_job() {
-    for what in ["error", "panic"] {
-        let arguments = format!("arguments: [--do, {what}, --on-batch, '30', --nap, '40']");
+    for act in ["error", "panic"] {
+        let arguments = format!("arguments: [--do, {act}, --on-batch, '30', --nap, '40']");
         let ran = job(200, 2).yaml(&arguments).run(&[]);
         ran.exits_with(42);
         let calls = calls_after_the_first_failure(&ran);
-        assert!(calls <= 5, "{calls} calls after the {what}: {ran}");
+        assert!(calls <= 5, "{calls} calls after the {act}: {ran}");
     }
 }
 
-/// W3, W9: the attempts at a mini-batch follow each other directly, so a job that does not tolerate the
-/// failure ends long before the end of its input.
+/// W3, W9: a failed mini-batch is retried immediately. So if a job does not tolerate the failure, it ends
+/// long before the end of its input.
 #[test]
 fn a_failure_that_is_not_tolerated_ends_the_job_soon() {
     let ran = job(1000, 2).yaml("arguments: [--do, error, --on-batch, '3']").run(&[]);
@@ -66,7 +66,7 @@ fn a_failure_that_is_not_tolerated_ends_the_job_soon() {
     assert_eq!(failed, [1, 2, 3]);
 }
 
-/// I1: no process is started that could only fail.
+/// I1: workers are not started again and again if `init` always fails.
 #[test]
 fn a_failing_init_is_tried_three_times_per_worker() {
     for workers in [1, 2, 4] {

@@ -1,9 +1,9 @@
-//! What an entry script sees: arguments, variables, folders and names. And where its output and files go.
+//! What an entry script sees (arguments, variables, folders and names), and where its output and files go.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, cut_denials, guest};
 
-/// A job for `surroundings` with every setting that the guest can see.
+/// A job with the guest `surroundings`, and with every setting that a guest can see.
 fn surroundings() -> Job {
     Job::new(&guest("surroundings"))
         .file("in/a.txt", "")
@@ -25,7 +25,7 @@ process_count_per_node: 1",
 }
 
 /// E4, E11, E15, E16, C18, V2, V6:
-/// the context, arguments that Sandmill does not interpret, and the entry script's helper.
+/// the context, the arguments, which Sandmill passes unchanged, and the values of the helper `EntryScript`.
 #[test]
 fn an_entry_script_sees_the_settings_of_the_job_file() {
     // The leader's own variables are not passed to guests.
@@ -50,7 +50,7 @@ fn an_entry_script_sees_the_settings_of_the_job_file() {
     "#);
 }
 
-/// V3, V4, V6: variables that batch endpoints set for a model's script come from the job file here.
+/// V3, V4, V6: a job file can set the variables that Azure's batch endpoints set for the script of a model.
 #[test]
 fn variables_of_endpoints_are_set_by_the_job() {
     let ran = surroundings().run(&[
@@ -60,8 +60,9 @@ fn variables_of_endpoints_are_set_by_the_job() {
     ]);
     ran.exits_with(0);
     let output = ran.output();
-    let seen = output.split('|').find(|fact| fact.starts_with("environment=")).unwrap_or_default();
-    assert_snapshot!(seen.trim_end(), @r#"environment=["AZUREML_BI_OUTPUT_PATH=/output", "AZUREML_BI_TEXT_COLUMN=title", "AZUREML_MODEL_DIR=/side_inputs/weights"]"#);
+    let environment =
+        output.split('|').find(|fact| fact.starts_with("environment=")).unwrap_or_default();
+    assert_snapshot!(environment.trim_end(), @r#"environment=["AZUREML_BI_OUTPUT_PATH=/output", "AZUREML_BI_TEXT_COLUMN=title", "AZUREML_MODEL_DIR=/side_inputs/weights"]"#);
 }
 
 /// E16, E17, E18, F14, F15.
@@ -73,7 +74,7 @@ fn output_of_an_entry_script_goes_to_log_files() {
     assert!(stdout.starts_with("init to stdout\nrun 0 attempt 1\n"), "{stdout}");
     assert!(stdout.ends_with("shutdown to stdout\n"), "{stdout}");
     assert_eq!(ran.log("user/stderr/0/process000.stderr.txt"), "init to stderr\n");
-    // Its own file, in its log folder.
+    // The file that the script wrote into the log folder.
     assert!(
         ran.log("user/entry_script_log/0/files/process000.txt").contains("agent_name=process000")
     );
@@ -84,43 +85,44 @@ fn output_of_an_entry_script_goes_to_log_files() {
     let line = log.lines().find(|line| line.ends_with(" a warning")).unwrap_or_default();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..], ["WARNING", "process000", "a", "warning"], "{log}");
-    let when = words[0].as_bytes();
-    assert!(when.len() == 24 && when[10] == b'T' && when[19] == b'.' && when[23] == b'Z', "{line}");
+    let time = words[0].as_bytes();
+    assert!(time.len() == 24 && time[10] == b'T' && time[19] == b'.' && time[23] == b'Z', "{line}");
 }
 
-/// C15, E17: the level is INFO unless the job sets another.
+/// C15, E17: the default level is INFO.
 #[test]
 fn logging_level_drops_less_severe_messages() {
-    for (level, received) in
+    for (level, logged) in
         [("INFO", &["ERROR", "WARNING", "INFO"][..]), ("WARNING", &["ERROR", "WARNING"])]
     {
         let ran = surroundings().run(&["--set", &format!("logging_level={level}")]);
         ran.exits_with(0);
-        assert_eq!(levels(&ran), received, "{level}");
+        assert_eq!(levels(&ran), logged, "{level}");
     }
     assert_eq!(levels(&surroundings().run(&[])), ["ERROR", "WARNING", "INFO"]);
 }
 
-/// The levels of the log's lines, each once, the most severe first.
+/// The levels of the lines in the log, each once, in the order of severity.
 fn levels(ran: &Ran) -> Vec<&'static str> {
     let log = ran.log("user/entry_script_log/0/process000.log.txt");
     let is_there = |level: &str| log.lines().any(|line| line.contains(&format!("Z {level}")));
     ["ERROR", "WARNING", "INFO", "DEBUG"].into_iter().filter(|level| is_there(level)).collect()
 }
 
-/// The results of `reads_outside` for the places in `asked`, which are its arguments.
-fn tries(job: Job, asked: &[&str]) -> Vec<String> {
-    let ran = job.run(&["--set", &format!("arguments={asked:?}")]);
+/// Runs the guest `reads_outside` with these arguments. Returns its results for the paths in the arguments.
+fn access_results(job: Job, arguments: &[&str]) -> Vec<String> {
+    let ran = job.run(&["--set", &format!("arguments={arguments:?}")]);
     ran.exits_with(0);
-    let shown = |part: &&str| {
-        let place = part.split_once('=').and_then(|(what, _)| what.split_once(' '));
-        place.is_some_and(|(_, place)| asked.contains(&place))
+    let is_requested = |part: &&str| {
+        let request = part.split_once('=').and_then(|(request, _)| request.split_once(' '));
+        request.is_some_and(|(_, path)| arguments.contains(&path))
     };
     let output = ran.output().replace('\n', " | ");
-    output.split(" | ").filter(shown).map(cut_denials).collect()
+    output.split(" | ").filter(is_requested).map(cut_denials).collect()
 }
 
-/// C30, E12, C2, C22: the script finds its side inputs and source files at the paths that the host gives.
+/// C30, E12, C2, C22: the script can read its side inputs and source files at the paths that the host passes,
+/// but cannot write to them.
 #[test]
 fn side_inputs_and_source_are_read_only() {
     let job = Job::new(&guest("reads_outside"))
@@ -132,14 +134,14 @@ fn side_inputs_and_source_are_read_only() {
             "source_directory: code\ninputs: {texts: in}\nprocess_count_per_node: 1\n\
              side_inputs: {weights: weights, more: {path: more, mount_path: /models/large}}",
         );
-    let places = ["/side_inputs/weights/deep/w.bin", "/models/large/m.bin", "/source/one.txt"];
-    let mut asked = Vec::new();
-    for place in places {
-        asked.extend(["--path", place, "--write", place]);
+    let paths = ["/side_inputs/weights/deep/w.bin", "/models/large/m.bin", "/source/one.txt"];
+    let mut arguments = Vec::new();
+    for path in paths {
+        arguments.extend(["--path", path, "--write", path]);
     }
-    asked.extend(["--list", "/side_inputs/weights", "--write", "/side_inputs/weights/new"]);
-    asked.extend(["--path", "/side_inputs/more/m.bin"]);
-    assert_snapshot!(tries(job, &asked).join("\n"), @r#"
+    arguments.extend(["--list", "/side_inputs/weights", "--write", "/side_inputs/weights/new"]);
+    arguments.extend(["--path", "/side_inputs/more/m.bin"]);
+    assert_snapshot!(access_results(job, &arguments).join("\n"), @r#"
     host /side_inputs/weights/deep/w.bin=GOT IT: 2
     wasi /side_inputs/weights/deep/w.bin=GOT IT: 2
     host /models/large/m.bin=GOT IT: 3
@@ -165,7 +167,7 @@ fn a_glob_shows_only_the_files_that_it_matches() {
         .file("in/deep/secret.md", "4444")
         .file("in/closed/secret.md", "4444")
         .yaml("inputs: {texts: 'in/**/*.txt'}\nprocess_count_per_node: 1\nmini_batch_size: 1");
-    let asked = [
+    let arguments = [
         "--path",
         "/inputs/texts/a.txt",
         "--path",
@@ -177,7 +179,7 @@ fn a_glob_shows_only_the_files_that_it_matches() {
         "--list",
         "/inputs/texts",
     ];
-    assert_snapshot!(tries(job, &asked).join("\n"), @r#"
+    assert_snapshot!(access_results(job, &arguments).join("\n"), @r#"
     host /inputs/texts=denied: /inputs/texts: it is not a regular file
     wasi /inputs/texts=denied
     host /inputs/texts/a.txt=GOT IT: 1
