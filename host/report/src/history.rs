@@ -257,7 +257,7 @@ impl History {
                 self.workers.insert(worker, WorkerHistory { pid, gpu_index, doing, since: at });
             }
             EventKind::WorkerReady { worker, .. } => {
-                self.set_activity(&worker, WorkerActivity::Waiting, at)
+                self.set_activity(&worker, WorkerActivity::Waiting, at);
             }
             EventKind::InitFailed { worker, failure } => {
                 self.init_failures += 1;

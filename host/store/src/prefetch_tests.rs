@@ -80,7 +80,7 @@ impl PrefetchFixture {
         let progress = Arc::new(FetchProgress::default());
         let thread_progress = Arc::clone(&progress);
         let thread = Some(std::thread::spawn(move || {
-            run(plan, &receiver, &fetcher_events, sender, thread_progress)
+            run(plan, &receiver, &fetcher_events, sender, thread_progress);
         }));
         Self { dir, events, arrivals, thread, listed, progress }
     }

@@ -20,7 +20,8 @@ pub(super) fn describe(error: &Error) -> DatasetError {
     };
     DatasetError(match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
-            "is not an SQLite database; correct the key format, or leave the file out by a glob".to_owned()
+            "is not an SQLite database; correct the key format, or leave the file out by a glob"
+                .to_owned()
         }
         Some(ErrorCode::DatabaseCorrupt) => format!(
             "is a damaged database ({message}); copy what can be read of it to a new one with sqlite3's \

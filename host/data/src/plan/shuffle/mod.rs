@@ -2,10 +2,10 @@
 //!
 //! `run` is the planner's side. It gives tasks to helper processes, its `crew`:
 //!
-//! 1. A `scatter` task reads a piece of the input. It puts each row into one of a fixed number of buckets, by
-//! the hash of the row's key. It writes one file, with a segment for each bucket. 2. A `gather` task sorts
-//! all segments of a bucket by key, and writes the rows as groups with an `index`. If a bucket has too many
-//! rows for memory, sorted runs (`runs`) go to disk.
+//! 1. A `scatter` task reads a piece of the input. It puts each row into one of a fixed number of buckets,
+//!    by the hash of the row's key. It writes one file, with a segment for each bucket.
+//! 2. A `gather` task sorts all segments of a bucket by key, and writes the rows as groups with an `index`.
+//!    If a bucket has too many rows for memory, sorted runs (`runs`) go to disk.
 //!
 //! Then the planner merges the indices by key. Rows of one key stay in the order of the pieces. Therefore the
 //! mini-batches depend neither on the number of processes nor on their speed.

@@ -259,7 +259,7 @@ fn retries_leave_turns_for_first_attempts() {
             match action {
                 MachineAction::Assign(_, a) => queue.push_back((a.mini_batch.id.0, a.attempt)),
                 MachineAction::AssignFirst(_, a) => {
-                    queue.push_front((a.mini_batch.id.0, a.attempt))
+                    queue.push_front((a.mini_batch.id.0, a.attempt));
                 }
                 _ => {}
             }
