@@ -136,7 +136,7 @@ impl ProcessCgroup {
     }
 
     /// Passes this cgroup to the process that the command will start. That process moves there by itself
-    /// ([`join`]).
+    /// (`join`).
     pub fn admit(&self, command: &mut Command) {
         command.env(CGROUP_VARIABLE, &self.path);
     }
