@@ -45,7 +45,7 @@ fn a_job_with_too_many_mini_batches_fails() {
     let ran = ran.run(&["--policy", "policy.yaml"]);
     ran.exits_with(42).says("the job has more than 5 mini-batches, which limits.mini_batches");
     assert!(ran.log("job_result.txt").contains("mini_batch_limit"), "{ran}");
-    // Exactly as many mini-batches as the limit allows are no problem.
+    // A job with exactly as many mini-batches as the limit allows succeeds.
     let ran = job("echo_files", 5, "").file("policy.yaml", "limits: { mini_batches: 5 }\n");
     ran.run(&["--policy", "policy.yaml"]).exits_with(0);
 }
