@@ -1,4 +1,4 @@
-//! The inference backends: how they are found on the machine, tried and reported.
+//! How `sandmill doctor` finds, tries and reports the inference backends.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -7,13 +7,14 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The lines of `sandmill doctor` about onnxruntime, and its JSON.
-fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
+/// The lines of `sandmill doctor` about onnxruntime, and the JSON about it. `library`: the value of
+/// SANDMILL_ONNXRUNTIME.
+fn doctor(library: Option<&Path>, arguments: &[&str]) -> (String, Value) {
     let run = |more: &[&str]| {
         let mut command = Command::new(sandmill());
         command.arg("doctor").args(arguments).args(more);
         command.env_remove("SANDMILL_ONNXRUNTIME").env_remove("ORT_DYLIB_PATH");
-        if let Some(path) = named {
+        if let Some(path) = library {
             command.env("SANDMILL_ONNXRUNTIME", path);
         }
         String::from_utf8(command.output().unwrap().stdout).unwrap()
@@ -26,9 +27,9 @@ fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
     (lines.collect::<Vec<_>>().join("\n"), found.clone())
 }
 
-/// A small model computes behind the wall, on two threads. This shows that the wall allows all system calls
-/// that ONNX Runtime needs, that no thread starts before the wall, and that no file is needed behind the
-/// wall.
+/// The doctor runs a small model behind the wall, on two threads. This shows that the wall allows all
+/// syscalls that ONNX Runtime needs, that ONNX Runtime starts no thread before the wall, and that it needs no
+/// file behind the wall.
 #[test]
 fn onnxruntime_computes_behind_the_wall() {
     let library = onnxruntime().canonicalize().unwrap();
@@ -41,7 +42,7 @@ fn onnxruntime_computes_behind_the_wall() {
         assert!(version.starts_with("1."), "{found}");
         let expected = format!("  ok        onnxruntime {version}: {}", library.display());
         assert_eq!(printed.lines().next(), Some(&*expected));
-        // This is the package without CUDA.
+        // The tests use the package without CUDA.
         assert!(
             printed.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
             "{printed}"

@@ -1,5 +1,5 @@
-//! Tests that need an NVIDIA GPU. On other machines, they report that they were skipped, or fail with
-//! `SANDMILL_REQUIRE_GPU=1`.
+//! Tests that need an NVIDIA GPU. On other machines, they print that they are skipped. With
+//! `SANDMILL_REQUIRE_GPU=1`, they fail there.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -25,8 +25,8 @@ fn gpus() -> Option<Vec<Vec<String>>> {
         _ => Vec::new(),
     };
     if found.is_empty() {
-        let required = std::env::var("SANDMILL_REQUIRE_GPU").is_ok_and(|value| value == "1");
-        assert!(!required, "SANDMILL_REQUIRE_GPU is 1, and nvidia-smi finds no GPU");
+        let is_required = std::env::var("SANDMILL_REQUIRE_GPU").is_ok_and(|value| value == "1");
+        assert!(!is_required, "SANDMILL_REQUIRE_GPU is 1, and nvidia-smi finds no GPU");
         println!("skipped: no GPU");
         return None;
     }
@@ -40,7 +40,7 @@ fn doctor(visible: Option<&str>) -> Value {
     serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()["gpus"].take()
 }
 
-/// A machine in MIG mode also lists parts of GPUs, which are not in the table of nvidia-smi.
+/// With MIG, a machine also lists parts of GPUs (MIG instances), which are not in the table of nvidia-smi.
 #[test]
 fn the_inventory_equals_that_of_nvidia_smi() {
     let Some(expected) = gpus() else { return };
@@ -69,8 +69,8 @@ fn job(machine: &Path, script: &str) -> Job {
         .file("in/a.txt", "x")
 }
 
-/// G1: the lease of a killed leader is free as soon as its worker has ended. G3: the GPU is leased by the
-/// driver's inventory, and the resource samples have its columns.
+/// G1: after a leader was killed, its GPU is free when its worker has ended. G3: GPUs are leased by the
+/// driver's inventory, and the resource samples have columns for the GPU.
 #[test]
 fn a_lease_ends_with_its_worker() {
     if gpus().is_none() {
@@ -101,13 +101,13 @@ fn a_lease_ends_with_its_worker() {
     assert!(log(second.dir()).contains(", GPU "), "{}", log(second.dir()));
 }
 
-/// The program that compiles for a GPU succeeds, or reports why it cannot.
+/// `sandmill gpu-prepare` compiles for the GPU, or reports why it cannot.
 #[test]
 fn a_gpu_is_prepared_or_the_reason_reported() {
-    let there = gpus().is_some();
-    let output = made_ready();
+    let has_gpu = gpus().is_some();
+    let output = prepare_gpu();
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
-    if there {
+    if has_gpu {
         assert!(output.status.success(), "{messages}");
         return;
     }
@@ -119,8 +119,8 @@ fn a_gpu_is_prepared_or_the_reason_reported() {
     assert!(!messages.contains("panicked"), "{messages}");
 }
 
-/// Compiles in advance what jobs would compile. That takes minutes, too long for a test.
-fn made_ready() -> Output {
+/// Compiles in advance what a job would compile at its start. This takes minutes the first time.
+fn prepare_gpu() -> Output {
     let folder = root().join("target/test-cache/cuda");
     fs::create_dir_all(&folder).unwrap();
     let libraries = std::env::var_os("SANDMILL_CUDA_LIBRARIES");
@@ -133,9 +133,9 @@ fn made_ready() -> Output {
         .unwrap()
 }
 
-/// A job over the digits of the example, whose model has these settings.
+/// Runs a job over the digits of the example. `settings`: further settings of the model.
 fn digits(machine: &Path, settings: &str, workers: u32) -> Ran {
-    assert!(made_ready().status.success());
+    assert!(prepare_gpu().status.success());
     let data = root().join("examples/digit-identification/data");
     let images = data.join("images");
     let model = data.join("models/digits.onnx");
@@ -147,8 +147,8 @@ fn digits(machine: &Path, settings: &str, workers: u32) -> Ran {
         .run(&[])
 }
 
-/// Checks that all rows equal those of scikit-learn.
-fn equal_scikit_learn(ran: &Ran) {
+/// Checks that all rows equal scikit-learn's predictions.
+fn assert_equal_to_scikit_learn(ran: &Ran) {
     let expected = root().join("examples/digit-identification/expected/digits.txt");
     let expected = fs::read_to_string(expected).unwrap();
     let mut expected: Vec<&str> = expected.lines().collect();
@@ -164,13 +164,13 @@ fn digits_on_the_gpu_equal_those_on_the_cpu() {
     let machine = tempfile::tempdir().unwrap();
     let ran = digits(machine.path(), "device: gpu", 1);
     ran.exits_with(0);
-    equal_scikit_learn(&ran);
+    assert_equal_to_scikit_learn(&ran);
     let result = ran.log("job_result.txt");
     assert!(result.contains("  inference     90 calls on gpu"), "{result}");
 }
 
-/// G2: with two workers and one GPU, one worker has no GPU. Its models run on the CPU if the job allows that,
-/// or not at all.
+/// G2: with two workers and one GPU, one worker has no GPU. Its models run on the CPU if the job allows this.
+/// Otherwise they fail.
 #[test]
 fn two_workers_share_no_gpu() {
     if gpus().is_none() {
@@ -179,34 +179,34 @@ fn two_workers_share_no_gpu() {
     let machine = tempfile::tempdir().unwrap();
     let ran = digits(machine.path(), "device: gpu, fallback: cpu", 2);
     ran.exits_with(0);
-    equal_scikit_learn(&ran);
+    assert_equal_to_scikit_learn(&ran);
     let attempts = ran.log("sys/job_report/processed_mini-batches.csv");
-    // The worker with the GPU may start too late for any mini-batch.
+    // Do not expect rows from the GPU: its worker may start when all mini-batches are done.
     assert!(attempts.contains(",cpu (fell back)"), "{attempts}");
     let ran = digits(machine.path(), "device: gpu", 2);
     ran.says("no GPU is leased to this worker");
 }
 
-/// A computation that needs more memory than the GPU has fails its attempt, with its own kind of failure. The
-/// next attempt finds the memory free.
+/// A computation that needs more memory than the GPU has fails its attempt, as `device_out_of_memory`. The
+/// next attempt can use the memory again.
 #[test]
 fn a_full_gpu_fails_the_attempt() {
     let Some(gpus) = gpus() else { return };
-    assert!(made_ready().status.success());
+    assert!(prepare_gpu().status.success());
     let megabytes: f64 = gpus[0][3].parse().unwrap();
     // The product of a column and a row is a square matrix of 4-byte numbers, 1.5 times the GPU's memory.
-    let square = "outer".to_owned();
+    let name = "outer";
     let nodes: &[(&str, &[&str], &str)] =
         &[("Transpose", &["x"], "t"), ("MatMul", &["x", "t"], "m"), ("MatMul", &["m", "x"], "y")];
     let folder = tempfile::tempdir().unwrap();
-    let model: PathBuf = folder.path().join(format!("{square}.onnx"));
+    let model: PathBuf = folder.path().join(format!("{name}.onnx"));
     fs::write(&model, onnx_model(["N", "1"], nodes)).unwrap();
     let tensor = |count: usize| format!("x f32 {count}x1 {}\n", "0000803f".repeat(count));
     let large = sandmill::model::whole((megabytes * 1.5 * f64::from(1 << 20) / 4.0).sqrt());
     let large = usize::try_from(large).unwrap();
     let ran = computing("backend: tract, device: gpu", &[])
         .env("SANDMILL_MACHINE_DIRECTORY", folder.path().join("machine").to_str().unwrap())
-        .yaml(&format!("  {square}: {{path: {}, backend: tract, device: gpu}}", model.display()))
+        .yaml(&format!("  {name}: {{path: {}, backend: tract, device: gpu}}", model.display()))
         .yaml("process_count_per_node: 1\ngpus: 1\nrun_max_try: 1\nerror_threshold: 1")
         .file("inputs/outer-1.tensors", tensor(large))
         .file("inputs/outer-2.tensors", tensor(2))

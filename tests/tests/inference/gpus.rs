@@ -1,4 +1,4 @@
-//! The assignment of GPUs to workers, and what a guest sees of it. These tests need no GPU.
+//! The assignment of GPUs to workers, and what a guest learns about its GPU. These tests do not need a GPU.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -9,18 +9,21 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Whether this machine has a GPU driver. Then the tests' made-up numbers of GPUs do not count, so they are
-/// skipped.
+/// Whether this machine has a GPU driver. With a driver, Sandmill ignores the numbers of GPUs that the tests
+/// set, so the tests are skipped.
 fn has_driver() -> bool {
     let found =
-        ["/proc/driver/nvidia", "/dev/nvidiactl"].iter().any(|sign| Path::new(sign).exists());
+        ["/proc/driver/nvidia", "/dev/nvidiactl"].iter().any(|path| Path::new(path).exists());
     if found {
-        println!("skipped: made-up numbers of GPUs are believed only where there is no driver");
+        println!(
+            "skipped: this machine has a GPU driver, so Sandmill ignores the tests' numbers of GPUs"
+        );
     }
     found
 }
 
-/// The folder in which the jobs of one test count GPUs. Each test has its own, because tests run in parallel.
+/// The folder in which the jobs of one test lease GPUs. Each test has its own folder, because tests run in
+/// parallel.
 struct Machine(tempfile::TempDir);
 
 impl Machine {
@@ -33,8 +36,8 @@ impl Machine {
         Job::new(&guest(script)).env("SANDMILL_MACHINE_DIRECTORY", folder.to_str().unwrap())
     }
 
-    /// A job whose guest never returns, with one worker that has a GPU.
-    fn asleep(&self) -> Running {
+    /// Starts a job whose guest never returns. Its only worker has a GPU.
+    fn start_sleeping_job(&self) -> Running {
         let lines = "inputs: {files: in}\nmini_batch_size: 1\nprocess_count_per_node: 1\ngpus: 1\n\
                      run_invocation_timeout: 120\narguments: [--do, sleep]";
         let mut running = self.job("hostile_files").yaml(lines).file("in/a.txt", "x").start(&[]);
@@ -50,12 +53,12 @@ fn node_log(dir: &Path) -> String {
     fs::read_to_string(dir.join("job/logs/sys/node/0/_main.txt")).unwrap_or_default()
 }
 
-/// The guest's report about its GPU and the variables about GPUs; each different report once.
-fn seen(settings: &str) -> Vec<String> {
-    gpu_reports(&ran(&Machine::new(), settings))
+/// Runs a job, and returns the guest's different reports about its GPU and the variables about GPUs.
+fn reports_with(settings: &str) -> Vec<String> {
+    gpu_reports(&run(&Machine::new(), settings))
 }
 
-fn ran(machine: &Machine, settings: &str) -> Ran {
+fn run(machine: &Machine, settings: &str) -> Ran {
     let job = machine
         .job("surroundings")
         .yaml("source_directory: code\ninputs: {texts: in}\nmini_batch_size: 1")
@@ -70,14 +73,14 @@ fn gpu_reports(ran: &Ran) -> Vec<String> {
     let output = ran.output();
     let report = |line: &str| {
         let words = line.split(['|', '"', '[', ']']).map(|word| word.trim_matches([',', ' ']));
-        let about = ["agent_name=", "gpu_index=", "CUDA_", "AZ_BATCHAI_"];
-        let kept = words.filter(|word| about.iter().any(|start| word.starts_with(start)));
+        let prefixes = ["agent_name=", "gpu_index=", "CUDA_", "AZ_BATCHAI_"];
+        let kept = words.filter(|word| prefixes.iter().any(|prefix| word.starts_with(prefix)));
         kept.collect::<Vec<_>>().join(" ")
     };
-    let mut all: Vec<String> = output.lines().map(report).collect();
-    all.sort();
-    all.dedup();
-    all
+    let mut reports: Vec<String> = output.lines().map(report).collect();
+    reports.sort();
+    reports.dedup();
+    reports
 }
 
 /// G1, G3, V1: the worker gets the lowest free index, even if the job file sets the variable.
@@ -86,12 +89,12 @@ fn a_worker_gets_a_gpu() {
     if has_driver() {
         return;
     }
-    let seen = seen(
+    let reports = reports_with(
         "gpus: 2\nprocess_count_per_node: 1\nenvironment_variables: {CUDA_VISIBLE_DEVICES: '7'}",
     );
     let expected = "agent_name=process000 gpu_index=Some(0) AZ_BATCHAI_GPU_COUNT_FOUND=2 \
                     CUDA_VISIBLE_DEVICES=0";
-    assert_eq!(seen, [expected]);
+    assert_eq!(reports, [expected]);
 }
 
 /// G2, V1: the variable is missing, not empty.
@@ -100,7 +103,7 @@ fn workers_beyond_the_number_of_gpus_have_no_gpu() {
     if has_driver() {
         return;
     }
-    for line in seen("gpus: 1\nprocess_count_per_node: 2") {
+    for line in reports_with("gpus: 1\nprocess_count_per_node: 2") {
         let (expected, agent) = match line.contains("process000") {
             true => ("gpu_index=Some(0) AZ_BATCHAI_GPU_COUNT_FOUND=1 CUDA_VISIBLE_DEVICES=0", 0),
             false => ("gpu_index=None AZ_BATCHAI_GPU_COUNT_FOUND=1", 1),
@@ -108,20 +111,20 @@ fn workers_beyond_the_number_of_gpus_have_no_gpu() {
         assert_eq!(line, format!("agent_name=process00{agent} {expected}"));
     }
     assert_eq!(
-        seen("gpus: 0\nprocess_count_per_node: 1"),
+        reports_with("gpus: 0\nprocess_count_per_node: 1"),
         ["agent_name=process000 gpu_index=None"]
     );
 }
 
-/// G1, G2: 4 workers on 2 GPUs die again and again. No GPU ever has two workers, the next worker gets the GPU
-/// of the dead one, and workers without a GPU keep running as such.
+/// G1, G2: four workers on two GPUs are killed again and again. No GPU ever has two workers, a new worker
+/// gets the GPU of the killed worker, and two workers always run without a GPU.
 #[test]
 fn a_gpu_never_has_two_workers() {
     if has_driver() {
         return;
     }
-    let job = Machine::new();
-    let job = job
+    let machine = Machine::new();
+    let job = machine
         .job("hostile_files")
         .env("AZ_BATCHAI_GPU_COUNT_FOUND", "2")
         .yaml("inputs: {files: in}\nmini_batch_size: 1\nprocess_count_per_node: 4")
@@ -141,7 +144,7 @@ fn a_gpu_never_has_two_workers() {
                 let Some(gpu) = gpu else { continue };
                 assert!(gpu < 2, "{line}");
                 let before = holders.insert(gpu, worker);
-                assert!(before.is_none(), "{before:?} had it: {line}");
+                assert!(before.is_none(), "{before:?} has the GPU: {line}");
             }
             Some("worker_exited") => holders.retain(|_, holder| *holder != worker),
             _ => {}
@@ -159,8 +162,8 @@ fn a_gpu_never_has_two_jobs() {
         return;
     }
     let machine = Machine::new();
-    let first = machine.asleep();
-    let second = ran(&machine, "gpus: 1\nprocess_count_per_node: 1");
+    let first = machine.start_sleeping_job();
+    let second = run(&machine, "gpus: 1\nprocess_count_per_node: 1");
     let notice = format!(
         "note: no worker of this job gets a GPU; GPU 0 is taken by the job of process {}, or one of \
          its workers that still runs; if the job needs these GPUs, start it again once they are free",
@@ -172,7 +175,7 @@ fn a_gpu_never_has_two_jobs() {
         ["agent_name=process000 gpu_index=None AZ_BATCHAI_GPU_COUNT_FOUND=1"]
     );
     // A second GPU is free.
-    let third = ran(&machine, "gpus: 2\nprocess_count_per_node: 1");
+    let third = run(&machine, "gpus: 2\nprocess_count_per_node: 1");
     let expected = "agent_name=process000 gpu_index=Some(1) AZ_BATCHAI_GPU_COUNT_FOUND=2 \
                     CUDA_VISIBLE_DEVICES=1";
     assert_eq!(gpu_reports(&third), [expected]);
@@ -185,16 +188,16 @@ fn the_gpu_of_a_killed_leader_becomes_free() {
         return;
     }
     let machine = Machine::new();
-    let mut first = machine.asleep();
+    let mut first = machine.start_sleeping_job();
     let workers = first.children();
     first.kill_leader();
     first.wait().exits_with(-9);
-    // The kernel ends them immediately, but not instantly.
-    let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
-    while workers.iter().any(|(pid, _)| lives(*pid)) {
+    // The kernel kills the workers with their leader, which takes a moment.
+    let is_running = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    while workers.iter().any(|(pid, _)| is_running(*pid)) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    let second = ran(&machine, "gpus: 1\nprocess_count_per_node: 1");
+    let second = run(&machine, "gpus: 1\nprocess_count_per_node: 1");
     let expected = "agent_name=process000 gpu_index=Some(0) AZ_BATCHAI_GPU_COUNT_FOUND=1 \
                     CUDA_VISIBLE_DEVICES=0";
     assert_eq!(gpu_reports(&second), [expected]);

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::path::Path;
 
-/// As in `python.rs`: outputs are the same as for a component, and errors are in words.
+/// As in `python.rs`: a script gets the same outputs as a component, and clear error messages.
 #[test]
 fn a_script_computes_with_models() {
     let script = "import { models } from 'sandmill';

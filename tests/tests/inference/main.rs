@@ -1,4 +1,4 @@
-//! Models: computations of entry scripts, on each backend and device.
+//! Models of jobs: inference for entry scripts, on each backend and device.
 
 mod backends;
 mod gpu_real;

@@ -1,10 +1,10 @@
-//! Models in the job file: how the entry script sees them as files, and what happens if they change.
+//! Models in the job file: the files that the entry script sees, and what happens if a model changes.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, cut_denials, guest};
 use std::fs;
 
-/// A job with a model that is a file, one that is a folder, and a model repository.
+/// A job with three models: a file, a folder, and a model repository with versions.
 fn job() -> Job {
     Job::new(&guest("reads_outside"))
         .file("in/a.txt", "1")
@@ -21,14 +21,14 @@ fn job() -> Job {
 }
 
 /// The results of `reads_outside` for paths below `/models`.
-fn tries(ran: &Ran) -> String {
+fn access_results(ran: &Ran) -> String {
     ran.exits_with(0);
     let output = ran.output().replace('\n', " | ");
-    let shown = |part: &&str| {
-        let place = part.split_once('=').and_then(|(what, _)| what.split_once(' '));
-        place.is_some_and(|(_, place)| place.starts_with("/models"))
+    let is_of_model = |part: &&str| {
+        let request = part.split_once('=').and_then(|(request, _)| request.split_once(' '));
+        request.is_some_and(|(_, path)| path.starts_with("/models"))
     };
-    output.split(" | ").filter(shown).map(cut_denials).collect::<Vec<_>>().join("\n")
+    output.split(" | ").filter(is_of_model).map(cut_denials).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_model_folder_holds_only_that_model() {
          {whole}, --write, /models/digits/new]"
     ));
     let ran = job.run(&[]);
-    assert_snapshot!(tries(&ran), @r#"
+    assert_snapshot!(access_results(&ran), @r#"
     host /models/digits/digits.onnx=GOT IT: 2
     wasi /models/digits/digits.onnx=GOT IT: 2
     host /models/whole/weights.bin=GOT IT: 5
@@ -65,12 +65,12 @@ fn a_model_folder_holds_only_that_model() {
     assert_eq!(ran.text("all/digits.onnx"), "22");
 }
 
-/// Neither a resumed job nor a reused result may belong to another model.
+/// If a model has changed, a job is not resumed, and a result is not reused.
 #[test]
 fn a_changed_model_is_noticed() {
-    let cut = job().env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
-    cut.exits_with(-9);
-    let changed = cut.into_job().env("SANDMILL_FAIL_POINT", "").file("all/digits.onnx", "2 2");
+    let crashed = job().env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
+    crashed.exits_with(-9);
+    let changed = crashed.into_job().env("SANDMILL_FAIL_POINT", "").file("all/digits.onnx", "2 2");
     let refused = changed.run(&[]);
     refused.exits_with(2).says("models.digits: the ONNX file has changed");
     let restored = refused.into_job().file("all/digits.onnx", "22");
@@ -84,15 +84,15 @@ fn a_changed_model_is_noticed() {
     other.exits_with(2).says("the files of models.whole have changed");
 }
 
-/// Model files of an interrupted run are not used, and do not get in the way.
+/// Model files that an interrupted run left in the job directory are replaced.
 #[test]
 fn a_resumed_job_gets_its_models_again() {
     let job = job().yaml("arguments: [--path, /models/digits/digits.onnx]");
-    let cut = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
-    cut.exits_with(-9);
-    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let crashed = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
+    crashed.exits_with(-9);
+    let job = crashed.into_job().env("SANDMILL_FAIL_POINT", "");
     let ran = job.file("job/models/digits/digits.onnx", "something else").run(&[]);
-    assert_snapshot!(tries(&ran), @"
+    assert_snapshot!(access_results(&ran), @"
     host /models/digits/digits.onnx=GOT IT: 2
     wasi /models/digits/digits.onnx=GOT IT: 2
     ");
@@ -104,8 +104,8 @@ fn a_model_with_a_wrong_digest_is_refused_first() {
     ran.exits_with(2);
     assert!(!ran.has("job"), "{ran}");
     assert_snapshot!(ran.redacted(), @"error: model digits: [DIR]/all/digits.onnx has the SHA-256 [SHA256], but models.digits.digest (--set models.digits.digest) is [SHA256]: it is not the model that this job was made for; put the right model there, or change the digest");
-    let right = "785f3ec7eb32f30b90cd0fcf3657d388b5ff4297f2f9716ff66e9b69c05ddd09";
-    ran.into_job().run(&["--set", &format!("models.digits.digest=sha256:{right}")]).exits_with(0);
+    let digest = "785f3ec7eb32f30b90cd0fcf3657d388b5ff4297f2f9716ff66e9b69c05ddd09";
+    ran.into_job().run(&["--set", &format!("models.digits.digest=sha256:{digest}")]).exits_with(0);
 }
 
 /// Models do not affect the plan. The output folder must not contain a model.
@@ -117,9 +117,9 @@ fn models_and_the_output_folder_must_not_overlap() {
     inside.exits_with(2).says("model whole and the output folder");
     let inside = inside.into_job().run(&["--set", "output=all"]);
     inside.exits_with(2).says("model digits and the output folder");
-    let gone = inside.into_job();
-    fs::remove_file(gone.path("all/digits.onnx")).unwrap();
-    gone.run(&[]).exits_with(2).says("job.yaml:6: models.digits.path: there is no");
+    let without_model = inside.into_job();
+    fs::remove_file(without_model.path("all/digits.onnx")).unwrap();
+    without_model.run(&[]).exits_with(2).says("job.yaml:6: models.digits.path: there is no");
 }
 
 #[test]
@@ -127,15 +127,15 @@ fn check_shows_models_as_a_job_does() {
     let script = guest("surroundings").display().to_string();
     let check = ["check", &script, "--run", "in/a.txt", "--arg", "-m", "--arg"];
     let file = "${{models.digits}}/digits.onnx";
-    let given = [file, "--model", "digits=all/digits.onnx", "--model", "whole=folder"];
-    let ran = job().command(&[&check[..], &given].concat());
+    let good = [file, "--model", "digits=all/digits.onnx", "--model", "whole=folder"];
+    let ran = job().command(&[&check[..], &good].concat());
     ran.exits_with(0);
     assert!(ran.stdout.contains("/models/digits/digits.onnx"), "{ran}");
-    let gone = [file, "--model", "digits=all/digits.onnx", "--onnxruntime", "/gone"];
-    let ran = ran.into_job().command(&[&check[..], &gone].concat());
+    let missing = [file, "--model", "digits=all/digits.onnx", "--onnxruntime", "/gone"];
+    let ran = ran.into_job().command(&[&check[..], &missing].concat());
     ran.exits_with(2).says("--onnxruntime names /gone: No such file");
     let job = ran.into_job().env("SANDMILL_ONNXRUNTIME", "/gone");
-    let ran = job.command(&[&check[..], &gone[..3]].concat());
+    let ran = job.command(&[&check[..], &missing[..3]].concat());
     ran.exits_with(0)
         .says("note: tract is used instead of onnxruntime: SANDMILL_ONNXRUNTIME names");
     let wrong = [file, "--model", "digits=all"];

@@ -11,7 +11,7 @@ fn double() -> Vec<u8> {
     onnx_model(["N", "2"], &[("Add", &["x", "x"], "y")])
 }
 
-/// A model that multiplies large matrices, one after the other.
+/// A model that multiplies matrices 201 times.
 fn slow() -> Vec<u8> {
     let names: Vec<String> = (0..200).map(|n| format!("h{n}")).collect();
     let mut nodes: Vec<(&str, Vec<&str>, &str)> = Vec::new();
@@ -40,11 +40,12 @@ fn models() -> (tempfile::TempDir, String) {
     (folder, lines)
 }
 
-fn good(_: usize, name: &str) -> String {
+/// The row of a mini-batch without a mistake.
+fn good_row(_: usize, name: &str) -> String {
     format!("{name} 2 4 6 8")
 }
 
-fn gives(row: &str) -> Fate {
+fn gives_row(row: &str) -> Fate {
     Fate::Gives(vec![row.to_owned()])
 }
 
@@ -62,7 +63,8 @@ fn a_component_with_plain_wasi_nn_computes() {
     assert_eq!(ran.sorted_output(), ["a.txt 0", "b.txt 8", "c.txt 2000"], "{ran}");
 }
 
-/// Each of these acts has one mistake. The guest gets the error, which becomes the reason of the failure.
+/// Each of these acts makes one mistake. The guest receives the error, which becomes the reason of the
+/// failure.
 #[test]
 fn wrong_calls_get_errors_and_harm_no_other_mini_batch() {
     let (_folder, models) = models();
@@ -70,7 +72,7 @@ fn wrong_calls_get_errors_and_harm_no_other_mini_batch() {
     let acts = [
         (
             "describe",
-            gives(
+            gives_row(
                 "001-describe.txt double slow; double on cpu of tract; x ElementType::Standard(TensorType::Fp32) Some([Dimension::Named(\"N\"), Dimension::Fixed(2)]); y ElementType::Standard(TensorType::Fp32) Some([Dimension::Named(\"N\"), Dimension::Fixed(2)])",
             ),
         ),
@@ -85,23 +87,23 @@ fn wrong_calls_get_errors_and_harm_no_other_mini_batch() {
         ("trap", fails("panicked in run")),
         ("many-tensors", fails("limits.handles allows")),
         ("large-tensors", fails("limits.tensors allows 256 MB of tensors at a time")),
-        ("many-in-turn", gives("025-many-in-turn.txt 2 4 6 8")),
+        ("many-in-turn", gives_row("025-many-in-turn.txt 2 4 6 8")),
         ("load-bytes", fails("ErrorCode::Security: models from bytes are off")),
         ("load-bytes-for-a-gpu", fails("ErrorCode::Security: models from bytes are off")),
         ("another-encoding", fails("ErrorCode::InvalidEncoding: the encoding is pytorch")),
     ];
     let settings = format!("process_count_per_node: 1\n{models}");
-    play_with(&guest("nn_acts"), &settings, &acts, good, |_| double());
+    play_with(&guest("nn_acts"), &settings, &acts, good_row, |_| double());
 }
 
-/// Error texts are cut, whatever a guest puts into them, so that errors cannot fill the memory.
+/// Error texts have a maximum length, so that errors that a guest never drops cannot fill the memory.
 #[test]
 fn errors_that_are_never_dropped() {
     let (_folder, models) = models();
     let limits = "{memory: 32 MB, results: 1 MB, read: 1 MB, tensors: 1 MB, handles: 1000}";
     let settings = format!("process_count_per_node: 1\nlimits: {limits}\n{models}");
     let acts = [("many-errors", Fate::Fails("limits.handles allows 1000"))];
-    play_with(&guest("nn_acts"), &settings, &acts, good, |_| Vec::new());
+    play_with(&guest("nn_acts"), &settings, &acts, good_row, |_| Vec::new());
 }
 
 #[test]
@@ -110,23 +112,23 @@ fn models_from_bytes_if_the_job_allows_them() {
     let settings =
         format!("process_count_per_node: 1\ninference: {{allow_guest_models: true}}\n{models}");
     let acts = [
-        ("load-bytes", gives("001-load-bytes.txt 2 4 6 8")),
+        ("load-bytes", gives_row("001-load-bytes.txt 2 4 6 8")),
         ("load-bytes-for-a-gpu", Fate::Fails("ErrorCode::Security")),
-        ("load-bytes", gives("005-load-bytes.txt 2 4 6 8")),
+        ("load-bytes", gives_row("005-load-bytes.txt 2 4 6 8")),
     ];
-    play_with(&guest("nn_acts"), &settings, &acts, good, |_| double());
+    play_with(&guest("nn_acts"), &settings, &acts, good_row, |_| double());
 }
 
-/// The host's call ends with its worker process, and the next worker continues.
+/// The timeout kills the worker that computes, and the next worker continues.
 #[test]
 fn a_computation_without_end() {
     let (_folder, models) = models();
     let settings = format!("process_count_per_node: 1\nrun_invocation_timeout: 3\n{models}");
     let acts = [("without-end", Fate::Fails("run took longer"))];
-    play_with(&guest("nn_acts"), &settings, &acts, good, |_| Vec::new());
+    play_with(&guest("nn_acts"), &settings, &acts, good_row, |_| Vec::new());
 }
 
-/// Without models, the interfaces exist, but have no models.
+/// In a job without models, the interfaces exist, but every load fails.
 #[test]
 fn a_job_without_models() {
     let ran = Job::new(&guest("nn_plain"))

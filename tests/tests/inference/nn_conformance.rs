@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
-/// The allowed difference from Python's numbers, on the CPU and on a GPU, which rounds differently.
+/// The allowed differences from Python's numbers. A GPU rounds differently than a CPU.
 const TOLERANCE: f64 = 1e-4;
 const GPU_TOLERANCE: f64 = 1e-3;
 
-/// Rows of the guest `computes`, or the expected ones, by file and output. A refused computation has the key
-/// `refused` instead of an output.
+/// Rows that the guest `computes` returns, or the expected rows, by file and output. If the computation was
+/// refused, the key has `refused` instead of the output's name.
 type Rows = BTreeMap<(String, String), String>;
 
 fn rows(text: &str) -> Rows {
@@ -38,28 +38,29 @@ fn reference(job: &Job) -> Rows {
     rows(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// The type and dimensions, and the numbers.
+/// Parses a tensor: the type and dimensions, and the numbers.
 #[expect(clippy::cast_precision_loss, reason = "whole numbers of these models are small")]
 fn tensor(text: &str) -> (&str, Vec<f64>) {
     let (head, digits) = text.rsplit_once(' ').unwrap_or_else(|| panic!("no tensor: {text}"));
     let bytes: Vec<u8> = (0..digits.len())
         .step_by(2)
-        .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap())
+        .map(|start| u8::from_str_radix(&digits[start..start + 2], 16).unwrap())
         .collect();
     let numbers = match head.split(' ').next() {
-        Some("f16") => numbers(&bytes, |it| half(u16::from_le_bytes(it))),
-        Some("f32") => numbers(&bytes, |it| f64::from(f32::from_le_bytes(it))),
+        Some("f16") => numbers(&bytes, |number| half(u16::from_le_bytes(number))),
+        Some("f32") => numbers(&bytes, |number| f64::from(f32::from_le_bytes(number))),
         Some("f64") => numbers(&bytes, f64::from_le_bytes),
         Some("u8") => numbers(&bytes, |[byte]| f64::from(byte)),
-        Some("i32") => numbers(&bytes, |it| f64::from(i32::from_le_bytes(it))),
-        Some("i64") => numbers(&bytes, |it| i64::from_le_bytes(it) as f64),
+        Some("i32") => numbers(&bytes, |number| f64::from(i32::from_le_bytes(number))),
+        Some("i64") => numbers(&bytes, |number| i64::from_le_bytes(number) as f64),
         _ => panic!("no type: {head}"),
     };
     (head, numbers)
 }
 
-fn numbers<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-    bytes.as_chunks().0.iter().map(|it| number(*it)).collect()
+/// Converts each chunk of `N` bytes to a number.
+fn numbers<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+    bytes.as_chunks().0.iter().map(|chunk| convert(*chunk)).collect()
 }
 
 /// The value of a finite 16-bit float.
@@ -72,8 +73,8 @@ fn half(bits: u16) -> f64 {
     }
 }
 
-/// Runs all models on a backend. Returns for each model `same`, or the text of the refusal.
-fn on(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<String> {
+/// Runs models on a backend. For each model, returns `same`, or the text of the refusal.
+fn run_models(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<String> {
     let job = computing(&format!("backend: {backend}, device: {device}"), models);
     let expected = reference(&job);
     let computations = std::fs::read_dir(job.path("inputs")).unwrap().count();
@@ -84,25 +85,26 @@ fn on(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<Str
     let summary = format!("  inference     {} calls on {device}", computations - refused);
     assert!(ran.log("job_result.txt").contains(&summary), "expected {summary}\n{ran}");
     let outcome = |model: &String| {
-        let of_model = |rows: &Rows| -> Rows {
-            let own = |file: &str| file.rsplit_once('-').is_some_and(|(name, _)| name == model);
+        let rows_of_model = |rows: &Rows| -> Rows {
+            let is_of_model =
+                |file: &str| file.rsplit_once('-').is_some_and(|(name, _)| name == model);
             rows.iter()
-                .filter(|((file, _), _)| own(file))
+                .filter(|((file, _), _)| is_of_model(file))
                 .map(|(k, v)| (k.clone(), v.clone()))
                 .collect()
         };
-        let expected = of_model(&expected);
-        let actual = of_model(&actual);
+        let expected = rows_of_model(&expected);
+        let actual = rows_of_model(&actual);
         match actual.iter().find(|((_, output), _)| output == "refused") {
-            Some((_, words)) => words.clone(),
-            None => compared(backend, &expected, &actual, tolerance),
+            Some((_, reason)) => reason.clone(),
+            None => compare(backend, &expected, &actual, tolerance),
         }
     };
     models.iter().map(outcome).collect()
 }
 
-/// Returns `same`, or fails with the difference.
-fn compared(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> String {
+/// Returns `same`. Fails with the difference if rows differ.
+fn compare(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> String {
     assert!(
         expected.keys().eq(actual.keys()),
         "{backend}: {:?} {:?}",
@@ -115,8 +117,8 @@ fn compared(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> St
         assert_eq!(expected.0, actual.0, "{output:?} on {backend}");
         assert_eq!(expected.1.len(), actual.1.len(), "{output:?} on {backend}");
         for (expected, actual) in expected.1.iter().zip(&actual.1) {
-            let same = (expected - actual).abs() <= tolerance;
-            assert!(same, "{output:?} on {backend}: {actual}, not {expected}");
+            let is_near = (expected - actual).abs() <= tolerance;
+            assert!(is_near, "{output:?} on {backend}: {actual}, not {expected}");
         }
     }
     "same".to_owned()
@@ -127,7 +129,7 @@ fn compared(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> St
 fn every_model_on_each_backend() {
     let models = models_in("");
     let [tract, onnxruntime] =
-        ["tract", "onnxruntime"].map(|backend| on(backend, &models, "cpu", TOLERANCE));
+        ["tract", "onnxruntime"].map(|backend| run_models(backend, &models, "cpu", TOLERANCE));
     let mut table = format!("{:24}{:8}{}\n", "", "tract", "onnxruntime");
     for ((model, tract), onnxruntime) in models.iter().zip(&tract).zip(&onnxruntime) {
         writeln!(table, "{model:24}{tract:8}{onnxruntime}").unwrap();
@@ -153,8 +155,8 @@ fn every_model_on_each_backend() {
     ");
 }
 
-/// The same on a GPU, with any backend that can use it. Not every model can run there, but those that run
-/// give the same results.
+/// The same on a GPU, with a backend that can use the GPU. `digits_mlp` may fail there, but the other models
+/// must give the same results.
 #[test]
 fn models_on_a_gpu() {
     if !std::path::Path::new("/dev/nvidiactl").exists() {
@@ -163,7 +165,7 @@ fn models_on_a_gpu() {
         return;
     }
     let models = ["attention", "cnn", "digits_mlp", "mlp"].map(str::to_owned);
-    let outcomes = on("auto", &models, "gpu", GPU_TOLERANCE);
+    let outcomes = run_models("auto", &models, "gpu", GPU_TOLERANCE);
     for (model, outcome) in models.iter().zip(&outcomes) {
         println!("{model:24}{outcome}");
         assert!(outcome == "same" || model == "digits_mlp", "{model}: {outcome}");

@@ -5,14 +5,14 @@ use sandmill_tests::{Job, guest, onnx_model_of};
 
 #[test]
 fn models_compute_through_the_sdk() {
-    // ONNX's numbers for the types.
+    // The numbers of the types in onnx.proto.
     let types = [("f32", 1), ("f64", 11), ("f16", 10), ("u8", 2), ("i32", 6), ("i64", 7)];
     let mut yaml = "rank_mini_batch_count: 1\nmodels:\n".to_owned();
     let mut job = Job::new(&guest("sdk_models"));
     for (name, element) in types {
         yaml += &format!("  {name}: {{path: {name}.onnx, backend: tract, device: cpu}}\n");
-        let same = onnx_model_of(element, ["N", "2"], &[("Identity", &["x"], "y")]);
-        job = job.file(&format!("{name}.onnx"), same);
+        let identity = onnx_model_of(element, ["N", "2"], &[("Identity", &["x"], "y")]);
+        job = job.file(&format!("{name}.onnx"), identity);
     }
     let ran = job.yaml(&yaml).run(&[]);
     ran.exits_with(0);
@@ -37,7 +37,7 @@ fn models_compute_through_the_sdk() {
     "#);
 }
 
-/// The contract grew, but components that compute nothing have the same imports as before.
+/// A component that uses no models does not import their interfaces.
 #[test]
 fn models_are_imported_only_if_used() {
     let inspect = |name: &str| {

@@ -1,8 +1,9 @@
-//! Jobs that use ONNX Runtime, or ask for it in vain.
+//! Jobs that use ONNX Runtime, and jobs for which it is missing.
 
 use sandmill_tests::{Job, Ran, guest, onnx_model, onnxruntime};
 
-/// A job with a model that doubles numbers. Its guest reports the backend.
+/// A job with a model that doubles numbers. Its guest reports the backend. `model`: further settings of the
+/// model.
 fn job(model: &str) -> Job {
     Job::new(&guest("nn_acts"))
         .file("in/0-good.txt", "")
@@ -14,7 +15,7 @@ fn job(model: &str) -> Job {
         .env("ORT_DYLIB_PATH", "")
 }
 
-/// The backend that computed.
+/// Checks the results, and returns the backend that computed them.
 fn backend(ran: &Ran) -> String {
     ran.exits_with(0);
     let output = ran.sorted_output();
@@ -23,7 +24,8 @@ fn backend(ran: &Ran) -> String {
     description.rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Behind the full wall. With one thread, the guest's own thread computes; with two, there is another thread.
+/// ONNX Runtime works behind the full wall. With one thread, it computes in the guest's thread. With two, it
+/// starts another thread.
 #[test]
 fn a_job_computes_with_onnxruntime() {
     let library = onnxruntime().display().to_string();

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::path::Path;
 
-/// Outputs are the same as for a component, and errors are in the host's words.
+/// A script gets the same outputs as a component, and the host's error messages.
 #[test]
 fn a_script_computes_with_models() {
     let script = "from azureml.core.model import Model

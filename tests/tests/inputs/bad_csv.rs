@@ -25,30 +25,29 @@ fn lines(count: usize) -> String {
     })
 }
 
-/// A file that begins with good records and ends with bad ones. Returns it with the number of good records.
+/// The text of a file that begins with good records and ends with bad ones, and the number of good records.
 fn with_bad_records() -> (String, usize) {
-    let good = 200_000;
+    let good_count = 200_000;
     let bad = "word,0.5\n7,0.5,1\n8\n\"9\n9\",0.5\n10,\"\n\nx\"\n11,0.5\n";
-    (format!("id,x\n{}{bad}", lines(good)), good)
+    (format!("id,x\n{}{bad}", lines(good_count)), good_count)
 }
 
 #[test]
 fn bad_records_are_failed_items() {
-    let (text, good) = with_bad_records();
+    let (text, good_count) = with_bad_records();
     let ran = job(&[("a.csv", text.as_bytes())]).run(&["--set", "error_threshold=5"]);
     ran.exits_with(0);
     let rows = ran.output();
-    assert_eq!(rows.lines().count(), good + 1, "the good ones are all there");
+    assert_eq!(rows.lines().count(), good_count + 1, "all good records");
     assert!(rows.ends_with("\n11 0.5\n"), "{}", &rows[rows.len() - 50..]);
-    // Lines are counted in the file, also after records of several lines.
-    let failed = ran.failed_items();
-    let mut known = failed;
+    // Line numbers count the lines of the file, also after records of several lines.
+    let mut failed = ran.failed_items();
     for (line, name) in [(1, "BAD"), (2, "BAD+1"), (3, "BAD+2"), (4, "BAD+3"), (6, "BAD+5")] {
-        let number = good + 1 + line;
-        known = known.replace(&format!("line {number}\""), &format!("line {name}\""));
-        known = known.replace(&format!(",{number},,1,"), &format!(",{name},,1,"));
+        let number = good_count + 1 + line;
+        failed = failed.replace(&format!("line {number}\""), &format!("line {name}\""));
+        failed = failed.replace(&format!(",{number},,1,"), &format!(",{name},,1,"));
     }
-    assert_snapshot!(without_batch(&known), @r#"
+    assert_snapshot!(without_batch(&failed), @r#"
     item,file,line,row,attempt,worker,reason
     "/inputs/rows/a.csv, line BAD",/inputs/rows/a.csv,BAD,,1,[WORKER],"column 1 'id': ""word"" is not a valid int64"
     "/inputs/rows/a.csv, line BAD+1",/inputs/rows/a.csv,BAD+1,,1,[WORKER],"3 fields, but the table has 2 columns"
@@ -86,19 +85,20 @@ fn one_more_than_the_threshold_ends_the_job() {
     "#);
 }
 
-/// The reasons for which files cannot be read. A single file gets a good one next to it.
-fn refused(files: &[(&str, &[u8])]) -> String {
+/// The reasons why files cannot be read. If there is only one file, adds a good file.
+fn reasons_of_refusal(files: &[(&str, &[u8])]) -> String {
     let job = job(files);
     let job = if files.len() == 1 { job.file("input/z.csv", "id,x\n1,2\n") } else { job };
     let ran = job.run(&["--set", "error_threshold=-1"]);
     ran.exits_with(0);
-    assert_eq!(ran.output(), "1 2\n", "the other file is not touched");
+    assert_eq!(ran.output(), "1 2\n", "the good file is not affected");
     reasons(&ran)
 }
 
 fn reasons(ran: &Ran) -> String {
     let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
-    let rest = |line: &str| line.split_once(",,,1,[WORKER],").map_or("?", |(_, it)| it).to_owned();
+    let rest =
+        |line: &str| line.split_once(",,,1,[WORKER],").map_or("?", |(_, reason)| reason).to_owned();
     failed.lines().skip(1).map(rest).collect::<Vec<_>>().join("\n")
 }
 
@@ -106,17 +106,20 @@ fn reasons(ran: &Ran) -> String {
 #[test]
 fn invalid_headers_fail_their_files() {
     let huge = vec![b'x'; 3 << 20];
-    let open = [b"\"", &huge[..]].concat();
+    let unclosed_quote = [b"\"", &huge[..]].concat();
     let messages = [
-        refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id,y\n1,2\n")]),
-        refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id\n1\n")]),
-        refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"\xff\xd8\xff\xe0 no table at all\n")]),
-        refused(&[("a.csv", b"id,id\n1,2\n")]),
-        refused(&[("a.csv", b"id,caf\xe9\n1,2\n")]),
-        refused(&[("a.csv", b"\x7fELF\x02\x01\0\0\0\0\n\0\0")]),
-        refused(&[("a.csv", b"\xff\xfei\0d\0\n\0")]),
-        refused(&[("a.csv", &huge)]),
-        refused(&[("a.csv", &open)]),
+        reasons_of_refusal(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id,y\n1,2\n")]),
+        reasons_of_refusal(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id\n1\n")]),
+        reasons_of_refusal(&[
+            ("a.csv", b"id,x\n1,2\n"),
+            ("b.csv", b"\xff\xd8\xff\xe0 no table at all\n"),
+        ]),
+        reasons_of_refusal(&[("a.csv", b"id,id\n1,2\n")]),
+        reasons_of_refusal(&[("a.csv", b"id,caf\xe9\n1,2\n")]),
+        reasons_of_refusal(&[("a.csv", b"\x7fELF\x02\x01\0\0\0\0\n\0\0")]),
+        reasons_of_refusal(&[("a.csv", b"\xff\xfei\0d\0\n\0")]),
+        reasons_of_refusal(&[("a.csv", &huge)]),
+        reasons_of_refusal(&[("a.csv", &unclosed_quote)]),
     ];
     assert_snapshot!(messages.join("\n"), @r#"
     "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of separate jobs"
@@ -135,8 +138,8 @@ fn invalid_headers_fail_their_files() {
     assert_snapshot!(reasons(&ran), @r#""the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not fit the schema in the job file; expected 2 columns: id, width; found 2 columns: id, x: give them the same columns in the same order, or make them inputs of separate jobs""#);
 }
 
-/// The rows, failed items and notes of a file that is only partly readable.
-fn partly(content: &[u8]) -> String {
+/// Runs a job over a file that can be read only in part. Returns the rows, failed items and notes.
+fn outcome(content: &[u8]) -> String {
     let ran = job(&[("a.csv", content)]).run(&["--set", "error_threshold=-1"]);
     ran.exits_with(0);
     let notes: Vec<_> = ran.stderr.lines().filter(|line| line.starts_with("note: ")).collect();
@@ -147,7 +150,7 @@ fn partly(content: &[u8]) -> String {
 
 #[test]
 fn text_that_is_not_utf8() {
-    assert_snapshot!(partly(b"id,x\n1,caf\xe9\n2,ok\n"), @r#"
+    assert_snapshot!(outcome(b"id,x\n1,caf\xe9\n2,ok\n"), @r#"
     "2 ok\n"
     0,"/inputs/rows/a.csv, line 2",/inputs/rows/a.csv,2,,1,[WORKER],"column 2 'x': ""caf�"" is not UTF-8"
     "#);
@@ -156,7 +159,7 @@ fn text_that_is_not_utf8() {
 #[test]
 fn a_quote_that_is_not_closed() {
     let text = format!("id,x\n1,2\n\"3,4\n{}", lines(50_000));
-    let messages = partly(text.as_bytes());
+    let messages = outcome(text.as_bytes());
     let (rows, messages) = messages.split_once("\n").unwrap();
     assert!(rows.ends_with("\\n49999 0.5\\n\"") && rows.matches("\\n").count() == 50_001);
     assert_snapshot!(messages, @r#"0,"/inputs/rows/a.csv, line 3",/inputs/rows/a.csv,3,,1,[WORKER],"column 1 'id': ""\""3,4"" has no closing quote""#);
@@ -165,7 +168,7 @@ fn a_quote_that_is_not_closed() {
 #[test]
 fn stray_quotes_are_handled() {
     let text = b"id,text\n1,\"ab\"cd\n2,\"b\n3,c\n4,5\" pipe\n5,\"d\n6,e\"\n7,f\n";
-    assert_snapshot!(partly(text), @r#"
+    assert_snapshot!(outcome(text), @r#"
     "3 c\n4 \"5\"\" pipe\"\n5 \"d\n6,e\"\n7 f\n"
     0,"/inputs/rows/a.csv, line 2",/inputs/rows/a.csv,2,,1,[WORKER],"column 2 'text': ""\""ab\""cd"" has text after its closing quote"
     0,"/inputs/rows/a.csv, line 3",/inputs/rows/a.csv,3,,1,[WORKER],"column 2 'text': ""\""b"" has no closing quote"
@@ -194,7 +197,7 @@ fn one_huge_line() {
     let mut text = b"id,x\n1,2\n".to_vec();
     text.resize(20 << 20, b'x');
     text.extend_from_slice(b"\n3,4\n");
-    assert_snapshot!(partly(&text), @r#"
+    assert_snapshot!(outcome(&text), @r#"
     "1 2\n3 4\n"
     0,"/inputs/rows/a.csv, line 3",/inputs/rows/a.csv,3,,1,[WORKER],"1 field, but the table has 2 columns"
     "#);

@@ -21,7 +21,7 @@ fn job_of(entry_script: &str) -> Job {
         .file("input/a.txt", "text")
 }
 
-/// The messages about this input, after `prepare` has changed the folder.
+/// Runs a job with this input after `prepare` has changed the folder. Returns the messages.
 fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
     let entry_script = if input.contains("format:") { "echo_table" } else { "echo_files" };
     let job = job_of(entry_script).yaml(&format!("inputs: {{ texts: {input} }}"));
@@ -60,12 +60,12 @@ fn inputs_without_items_fail_the_job() {
         table("id,x\n", "csv"),
         table("", "jsonl"),
     ];
-    let ends = messages.iter().map(|messages| {
-        let end = messages.lines().find(|line| line.starts_with("Job test")).unwrap();
-        let words = "Job test failed after [TIME]: the inputs hold no items, so there is nothing to write: ";
-        end.strip_prefix(words).unwrap_or_else(|| panic!("{messages}"))
+    let reasons = messages.iter().map(|messages| {
+        let last = messages.lines().find(|line| line.starts_with("Job test")).unwrap();
+        let prefix = "Job test failed after [TIME]: the inputs hold no items, so there is nothing to write: ";
+        last.strip_prefix(prefix).unwrap_or_else(|| panic!("{messages}"))
     });
-    assert_snapshot!(ends.collect::<Vec<_>>().join("\n"), @"
+    assert_snapshot!(reasons.collect::<Vec<_>>().join("\n"), @"
     input 'texts': the glob [DIR]/input/*.png matches no file; check the path
     input 'texts': the glob [DIR]/input/*.csv matches no file; check the path
     input 'texts': the glob [DIR]/input/*.parquet matches no file; check the path
@@ -74,13 +74,13 @@ fn inputs_without_items_fail_the_job() {
     [DIR]/rows/a holds a header and no rows and gives no mini-batch
     [DIR]/rows/a is empty and gives no mini-batch
     ");
-    // A job that writes no rows has done everything that it should.
+    // A job without an output of rows succeeds.
     let job = job().yaml("inputs: { texts: 'input/*.png' }\noutput_action: summary_only");
     job.run(&[]).exits_with(0).says("matches no file; check the path");
 }
 
-/// Entries of an input that are not regular files inside it: each fails alone, and the job continues with the
-/// other files. The next test does the same for tables.
+/// Each entry of an input folder that is not a regular file fails, and the job continues with the other
+/// files. The next test does the same for tables.
 #[test]
 fn entries_that_are_not_regular_files_fail_alone() {
     let job = Job::new(&guest("echo_files"))
@@ -157,24 +157,24 @@ fn links_to_folders_are_skipped() {
     ");
 }
 
-/// Whether permissions apply to the user who runs the tests. If not, prints that, because the test then
-/// passes without having checked anything.
-fn permissions_bind(job: &Job) -> bool {
+/// Whether permissions apply to the user who runs the tests. If they do not, prints a message, because the
+/// test then passes without checking anything.
+fn permissions_apply(job: &Job) -> bool {
     let path = job.path("probe");
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
-    let binds = fs::read(&path).is_err();
-    if !binds {
-        eprintln!("skipped: this user reads and writes whatever its permissions say");
+    let apply = fs::read(&path).is_err();
+    if !apply {
+        eprintln!("skipped: permissions do not apply to this user");
     }
-    binds
+    apply
 }
 
 /// T2.
 #[test]
 fn files_without_read_permission_fail_alone() {
     let job = job().yaml("inputs: { texts: input }").file("input/b.txt", "secret");
-    if !permissions_bind(&job) {
+    if !permissions_apply(&job) {
         return;
     }
     let closed = fs::Permissions::from_mode(0o000);
@@ -193,7 +193,7 @@ fn files_without_read_permission_fail_alone() {
 fn output_folders_without_write_permission_are_refused() {
     let job = job().yaml("inputs: { texts: input }\noutput: closed");
     fs::create_dir(job.path("closed")).unwrap();
-    if !permissions_bind(&job) {
+    if !permissions_apply(&job) {
         return;
     }
     fs::set_permissions(job.path("closed"), fs::Permissions::from_mode(0o555)).unwrap();
@@ -222,7 +222,7 @@ fn a_file_larger_than_limits_read() {
     ");
 }
 
-/// A job with this output folder; the name of its job directory is in a comment of the job file.
+/// A job with this output folder. A comment in the job file has the name of the job directory.
 fn job_to(output: &str, job_dir: &str) -> Job {
     job()
         .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}\n# {job_dir}"))
@@ -230,7 +230,7 @@ fn job_to(output: &str, job_dir: &str) -> Job {
         .file("file", "theirs")
 }
 
-/// Checks that the job is refused and that other files are untouched. Returns the messages.
+/// Checks that the job is refused and that other files are unchanged. Returns the messages.
 fn refusal(ran: &Ran) -> String {
     ran.exits_with(2);
     assert_eq!(ran.text("full/theirs.txt"), "theirs");
@@ -282,8 +282,8 @@ fn a_used_job_directory_is_refused() {
     ");
 }
 
-/// A file that cannot be read does not end the job. After the file is corrected, a resume reads it, whatever
-/// it contains now, and repeats nothing else.
+/// A file that cannot be read fails. After the file is corrected, a resume reads the new content, and repeats
+/// nothing else.
 #[test]
 fn a_resume_reads_a_corrected_file() {
     let job = Job::new(&guest("echo_table"))
@@ -302,7 +302,7 @@ fn a_resume_reads_a_corrected_file() {
     ran.exits_with(0);
     assert!(before < 9, "{before}");
     assert_eq!(ran.sorted_output(), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    // The result stays valid as long as nothing changes again.
+    // The result can be reused if nothing changes again.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");

@@ -1,10 +1,11 @@
-//! CSV inputs: the rows and types that guests get, and what happens to rows that do not fit.
+//! CSV inputs: the rows and types that guests receive, and what happens to rows that do not match the
+//! columns.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 use std::process::Command;
 
-/// A job that returns each row of `in.csv` as text. `input` has more keys of the input.
+/// A job that returns each row of `in.csv` as text. `input`: further keys of the input, after a comma.
 fn table(csv: impl AsRef<[u8]>, input: &str) -> Job {
     Job::new(&guest("echo_table")).file("in.csv", csv).yaml(&format!(
         "inputs: {{rows: {{path: in.csv, format: csv{input}}}}}\n\
@@ -12,7 +13,7 @@ fn table(csv: impl AsRef<[u8]>, input: &str) -> Job {
     ))
 }
 
-/// The rows that the guest gets.
+/// The rows that the guest receives.
 #[track_caller]
 fn rows(csv: impl AsRef<[u8]>, input: &str) -> Vec<String> {
     let ran = table(csv, input).run(&[]);
@@ -20,9 +21,9 @@ fn rows(csv: impl AsRef<[u8]>, input: &str) -> Vec<String> {
     ran.output().lines().map(str::to_owned).collect()
 }
 
-/// The output if the guest returns the table itself, in which types are visible.
+/// The output if the guest returns its table, so that types are visible.
 #[track_caller]
-fn typed(csv: &str, input: &str) -> String {
+fn typed_output(csv: &str, input: &str) -> String {
     let ran = table(csv, input).run(&["--set", "arguments=[]"]);
     ran.exits_with(0);
     ran.output()
@@ -31,8 +32,8 @@ fn typed(csv: &str, input: &str) -> String {
 #[test]
 fn quoted_fields_may_hold_commas_and_line_ends() {
     let csv = "id,text\n1,\"a, b\"\n2,\"say \"\"hi\"\"\"\n3,\"two\nlines\"\n4,end\n";
-    // Tables may contain line ends, rows of text may not. This mini_batch_size may split the file after any
-    // line.
+    // Returned tables may contain line ends, but rows of text may not. With this mini_batch_size, the file
+    // could be split after any line.
     let ran = table(csv, "").run(&["--set", "mini_batch_size=8", "--set", "arguments=[]"]);
     ran.exits_with(0).says("items         4\n");
     assert_eq!(ran.output(), "1 \"a, b\"\n2 \"say \"\"hi\"\"\"\n3 \"two\nlines\"\n4 end\n");
@@ -63,7 +64,8 @@ fn other_dialects_are_read() {
     assert_eq!(rows("a,a\n1,x\n", ", duplicate_names: rename, columns: [a_1]"), ["x"]);
 }
 
-/// A schema that `plan` wrote gives the columns that were inferred, also for JSON lines with lists.
+/// With the schema that `plan` wrote, a job has the same columns as without it, also for JSON lines with
+/// lists.
 #[test]
 fn a_written_schema_gives_the_same_columns() {
     let job = || {
@@ -96,23 +98,23 @@ fn a_written_schema_gives_the_same_columns() {
           id: int64
           when: string
     "#);
-    // Adds the schema to the path and the format of each input.
-    let mut pasted = ran.stdout.clone();
+    // The job file with the schema: adds the path and the format of each input.
+    let mut with_schema = ran.stdout.clone();
     for (name, path, format) in
         [("rows", "a.csv", "csv"), ("lines", "b.jsonl", "jsonl"), ("more", "c.jsonl", "jsonl")]
     {
         let keys = format!("  {name}:\n    path: in/{path}\n    format: {format}\n");
-        pasted = pasted.replace(&format!("  {name}:\n"), &keys);
+        with_schema = with_schema.replace(&format!("  {name}:\n"), &keys);
     }
-    let again = job().yaml(&pasted).command(&["plan", "job.yaml", "--write-schema"]);
+    let again = job().yaml(&with_schema).command(&["plan", "job.yaml", "--write-schema"]);
     again.exits_with(0);
     assert_eq!(again.stdout.replace("    # instead of types\n", ""), ran.stdout, "{again}");
     let files = job().yaml("inputs: {x: in}").command(&["plan", "job.yaml", "--write-schema"]);
     files.exits_with(2).says("--write-schema is for inputs of tables");
 }
 
-/// Files that Python's `csv` writes in several dialects are read in the same way as by Python, wherever they
-/// are split.
+/// Python's `csv` writes files in several dialects. Sandmill must read the same rows as Python, also if a
+/// file is split.
 #[test]
 fn files_written_by_python_are_read_as_python_does() {
     let script = r#"
@@ -137,7 +139,7 @@ with open("rows", "w") as file:
     let folder = tempfile::tempdir().unwrap();
     let python = Command::new("python3").args(["-c", script]).current_dir(&folder).status();
     assert!(python.unwrap().success());
-    let of = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let content = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
     let dialects = [
         ", quote: \"'\", escape: '\\'",
         ", quote: none, escape: '\\', delimiter: ;",
@@ -145,12 +147,12 @@ with open("rows", "w") as file:
         ", escape: ^, delimiter: tab",
     ];
     for (number, dialect) in dialects.iter().enumerate() {
-        let ran =
-            table(of(&format!("{number}.csv")), dialect).run(&["--set", "mini_batch_size=700"]);
+        let ran = table(content(&format!("{number}.csv")), dialect)
+            .run(&["--set", "mini_batch_size=700"]);
         ran.exits_with(0);
         let mut rows: Vec<_> = ran.output().lines().map(str::to_owned).collect();
         rows.sort_by_key(|row| row.split(',').next().and_then(|id| id.parse::<u32>().ok()));
-        assert!(rows.iter().map(String::as_str).eq(of("rows").lines()), "{dialect}: {rows:?}");
+        assert!(rows.iter().map(String::as_str).eq(content("rows").lines()), "{dialect}: {rows:?}");
     }
 }
 
@@ -175,7 +177,7 @@ fn small_mini_batches_never_split_a_row() {
 fn types_are_inferred() {
     let csv = "a,b,c,d,e,f\n1,1.5,true,x,2026-01-02,\n2,,false,,2026-01-03,\n";
     assert_eq!(rows(csv, ""), ["1,1.5,true,x,<Date32>,-", "2,-,false,-,<Date32>,-"]);
-    assert_snapshot!(typed(csv, ""), @r"
+    assert_snapshot!(typed_output(csv, ""), @r"
     1 1.5 True x 2026-01-02 
     2  False  2026-01-03
     ");
@@ -195,7 +197,7 @@ fn a_schema_overrides_the_inferred_types() {
     assert_eq!(rows(csv, ""), ["01,1", "02,2"], "codes are text");
     assert_eq!(rows(csv, ", schema: {a: int64, b: int64}"), ["1,1", "2,2"]);
     assert_eq!(rows(csv, ", schema: {a: string, b: float64}"), ["01,1", "02,2"]);
-    assert_eq!(typed(csv, ", schema: {a: string, b: float64}"), "01 1.0\n02 2.0\n");
+    assert_eq!(typed_output(csv, ", schema: {a: string, b: float64}"), "01 1.0\n02 2.0\n");
 }
 
 #[test]
@@ -229,8 +231,7 @@ fn rows_that_do_not_fit_are_failed_items() {
     "#);
 }
 
-/// E8: an entry script refers to rows by their position in the table; reports refer to them by their line in
-/// the file.
+/// E8: an entry script fails rows by their position in the table. Reports name the line in the file.
 #[test]
 fn rows_that_fail_are_named_by_their_line() {
     let csv = "id,text\n1,good\n2,bad\n\nx,3\n4,\"two\nlines, bad\"\r\n5,good\n6,bad\n";
@@ -258,17 +259,17 @@ fn later_misfits_fail_unless_inference_reads_everything() {
         csv.push_str(&format!("{id},{id}\n"));
     }
     csv.push_str("200000,text\n");
-    let short = |ran: &Ran| ran.output().lines().count();
+    let row_count = |ran: &Ran| ran.output().lines().count();
     let ran = table(&csv, "").run(&["--set", "error_threshold=1"]);
     ran.exits_with(0);
-    assert_eq!(short(&ran), 200_000);
+    assert_eq!(row_count(&ran), 200_000);
     assert_snapshot!(ran.failed_items(), @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
     2,"/inputs/rows/in.csv, line 200002",/inputs/rows/in.csv,200002,,1,[WORKER],"column 2 'value': ""text"" is not a valid int64"
     "#);
     let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
     ran.exits_with(0);
-    assert_eq!(short(&ran), 200_001);
+    assert_eq!(row_count(&ran), 200_001);
     assert!(ran.output().ends_with("200000,text\n"));
 }
 
@@ -331,7 +332,7 @@ fn a_file_with_other_columns_is_reported() {
     ");
 }
 
-/// W10: there is nothing to write, so the job fails. A job that writes no rows completes.
+/// W10: without rows to write, the job fails. With `summary_only`, it completes.
 #[test]
 fn tables_without_rows_fail_the_job() {
     for csv in ["", "id,x\n", "id,x", "\u{feff}", "\n\n"] {
@@ -371,7 +372,7 @@ fn a_plan_shows_lines_and_bytes() {
     ");
 }
 
-/// Row 9 of the users' requirements: no mini-batch has more rows, and only the last one of a file has fewer.
+/// With `mini_batch_size: N rows`, each mini-batch has N rows. Only the last one of a file has fewer.
 #[test]
 fn mini_batches_have_a_maximum_number_of_rows() {
     let mut csv = "id,x\n".to_owned();
@@ -391,7 +392,7 @@ fn mini_batches_have_a_maximum_number_of_rows() {
     ran.exits_with(0);
     let by_size = table(&csv, "").run(&["--set", "arguments=[]"]);
     assert_eq!(ran.sorted_output(), by_size.sorted_output());
-    // A job with another split is another job.
+    // With another split, the result is not reused.
     let other = ["--set", "mini_batch_size=300 rows", "--set", "arguments=[]"];
     let refused = ran.into_job().run(&other);
     refused.exits_with(2);

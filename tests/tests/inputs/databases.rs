@@ -8,18 +8,18 @@ use rusqlite::Connection;
 use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 
-/// Creates a database with this number of orders, whose ids begin with `first`.
+/// Creates a database with `count` orders, with ids from `first` on.
 fn orders(job: &Job, file: &str, first: i64, count: i64) {
     let path = job.path(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut database = Connection::open(path).unwrap();
-    let change = database.transaction().unwrap();
-    change.execute_batch("create table orders (id integer primary key, text text)").unwrap();
+    let transaction = database.transaction().unwrap();
+    transaction.execute_batch("create table orders (id integer primary key, text text)").unwrap();
     for id in first..first + count {
         let text = format!("order {id}");
-        change.execute("insert into orders values (?, ?)", (id, text)).unwrap();
+        transaction.execute("insert into orders values (?, ?)", (id, text)).unwrap();
     }
-    change.commit().unwrap();
+    transaction.commit().unwrap();
 }
 
 fn job() -> Job {
@@ -35,7 +35,7 @@ fn rows(ran: &Ran) -> Vec<i64> {
     rows
 }
 
-/// M3: the result of a query is never split, whatever its size.
+/// M3: the result of a query is never split, even if it is large.
 #[test]
 fn a_database_is_one_mini_batch() {
     let job = job().yaml("mini_batch_size: 3 rows\nos_sandbox: required");
@@ -61,7 +61,8 @@ fn a_database_is_one_mini_batch() {
     assert_eq!(ran.attempts("RUN_DONE").len(), 2, "{ran}");
 }
 
-/// An unreadable file fails only its own mini-batch. A failed row is reported with its number in the result.
+/// An unreadable file fails only its own mini-batch. A failed row is reported with its number in the query's
+/// result.
 #[test]
 fn databases_that_cannot_be_read_fail_alone() {
     let job = job();
@@ -74,11 +75,11 @@ fn databases_that_cannot_be_read_fail_alone() {
     let job = job
         .file("in/b.sqlite", "id,text\n1,one\n")
         .file("in/c.sqlite", &good[..good.len() / 2])
-        // Files that SQLite keeps next to a database are not databases.
+        // SQLite keeps these files next to a database. They are not read as databases.
         .file("in/a.sqlite-shm", vec![0; 32768])
         .file("in/a.sqlite-journal", "");
-    let more = ["--set", "arguments=[--rows, --fail, '13']", "--set", "error_threshold=4"];
-    let ran = job.run(&more);
+    let arguments = ["--set", "arguments=[--rows, --fail, '13']", "--set", "error_threshold=4"];
+    let ran = job.run(&arguments);
     ran.exits_with(0);
     assert_eq!(rows(&ran), (0..20).filter(|id| *id != 13).collect::<Vec<_>>());
     let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
@@ -115,9 +116,9 @@ fn folders_of_databases_make_columns_and_groups() {
 fn a_job_is_not_resumed_with_another_query() {
     let job = job();
     orders(&job, "in/a.sqlite", 0, 3);
-    let cut = job.env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
-    cut.exits_with(-9);
-    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let crashed = job.env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
+    crashed.exits_with(-9);
+    let job = crashed.into_job().env("SANDMILL_FAIL_POINT", "");
     let ran = job.run(&["--set", "inputs.orders.query=select 1 as id from orders"]);
     ran.exits_with(2).says("inputs.orders.query: was");
     let ran = ran.into_job().run(&[]);
@@ -125,7 +126,7 @@ fn a_job_is_not_resumed_with_another_query() {
     assert_eq!(rows(&ran), [0, 1, 2]);
 }
 
-/// The timeouts of the job end an endless query.
+/// A timeout of the job ends an endless query.
 #[test]
 fn an_endless_query_is_ended() {
     let job = job().yaml("first_task_creation_timeout: 3");

@@ -1,9 +1,9 @@
-//! File inputs: which files are found, in which order, and under which paths guests see them.
+//! File inputs: which files are found, in which order, and the paths at which guests see them.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// A tree of files, with a job that has these lines as `inputs`.
+/// A job over a tree of files. `inputs`: the lines below `inputs:` in the job file.
 fn tree(inputs: &str) -> Job {
     let mut job = Job::new(&guest("run_only")).yaml(&format!("inputs:\n{inputs}"));
     for file in [
@@ -27,7 +27,7 @@ fn plan(inputs: &str, batch: usize) -> Ran {
     let ran =
         tree(inputs).command(&["plan", "job.yaml", "--set", &format!("mini_batch_size={batch}")]);
     ran.exits_with(0);
-    assert!(!ran.has("jobs"), "a plan makes nothing\n{ran}");
+    assert!(!ran.has("jobs"), "a plan writes no files\n{ran}");
     ran
 }
 

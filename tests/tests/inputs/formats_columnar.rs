@@ -1,4 +1,5 @@
-//! Parquet and Arrow inputs: a guest must get what pyarrow reads, and unreadable files must fail alone.
+//! Parquet and Arrow inputs: a guest must receive the same tables that pyarrow reads. Unreadable files must
+//! not affect others.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
@@ -9,14 +10,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::{Command, Output};
 
+/// Runs `tests/formats/columnar.py`.
 fn columnar(arguments: &[&str]) -> Output {
     let script = root().join("tests/formats/columnar.py");
     Command::new(python()).arg(script).args(arguments).output().unwrap()
 }
 
-/// Writes the test files into `data` in the job's folder. Returns the lines of the job's inputs, one for each
-/// file.
-fn made(job: &Job) -> String {
+/// Writes the test files into `data` in the job's folder. Returns the job file's `inputs`, with a line for
+/// each file.
+fn write_test_files(job: &Job) -> String {
     let output = columnar(&["make", job.path("data").to_str().unwrap()]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "columnar.py failed:\n{errors}");
@@ -31,7 +33,7 @@ fn made(job: &Job) -> String {
 #[test]
 fn a_guest_gets_what_pyarrow_reads() {
     let job = Job::new(&guest("dumps_table"));
-    let inputs = made(&job);
+    let inputs = write_test_files(&job);
     let cases = inputs.lines().count() - 1;
     let ran = job.yaml(&inputs).yaml("process_count_per_node: 2\nmini_batch_size: 20 KB").run(&[]);
     ran.exits_with(0);
@@ -46,7 +48,7 @@ fn a_guest_gets_what_pyarrow_reads() {
 }
 
 /// Writes a Parquet file with this Python code.
-fn numbers(job: &Job, file: &str, code: &str) {
+fn write_parquet(job: &Job, file: &str, code: &str) {
     let path = job.path(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let head = "import sys, pyarrow as pa, pyarrow.parquet as pq\npath = sys.argv[1]\n";
@@ -56,17 +58,17 @@ fn numbers(job: &Job, file: &str, code: &str) {
     assert!(output.status.success(), "{errors}");
 }
 
-const NUMBERS: &str = "pq.write_table(pa.table({'n': range(20)}), path, row_group_size=8)";
+const WRITE_20_NUMBERS: &str = "pq.write_table(pa.table({'n': range(20)}), path, row_group_size=8)";
 
-/// A job for tests with partition keys; [`table`] adds a size of mini-batches.
-fn keyed() -> Job {
+/// A job for tests with partition keys. [`table`] adds a size of mini-batches.
+fn job_without_size() -> Job {
     Job::new(&guest("echo_table")).yaml(
         "inputs: {rows: {path: in, format: parquet}}\nprocess_count_per_node: 1\narguments: [--rows]",
     )
 }
 
 fn table() -> Job {
-    keyed().yaml("mini_batch_size: 6 rows")
+    job_without_size().yaml("mini_batch_size: 6 rows")
 }
 
 fn rows(ran: &Ran) -> String {
@@ -76,7 +78,7 @@ fn rows(ran: &Ran) -> String {
 #[test]
 fn a_plan_shows_rows_and_bytes() {
     let job = table();
-    numbers(&job, "in/a.parquet", NUMBERS);
+    write_parquet(&job, "in/a.parquet", WRITE_20_NUMBERS);
     let ran = job.command(&["plan", "job.yaml"]);
     ran.exits_with(0);
     assert_snapshot!(ran.redacted_stdout(), @"
@@ -91,28 +93,28 @@ fn a_plan_shows_rows_and_bytes() {
 #[test]
 fn files_that_cannot_be_read_fail_alone() {
     let job = table();
-    numbers(&job, "in/b.parquet", NUMBERS);
+    write_parquet(&job, "in/b.parquet", WRITE_20_NUMBERS);
     let good = fs::read(job.path("in/b.parquet")).unwrap();
     let cut = good[..good.len() / 2].to_vec();
-    // A page that contradicts its header, which is noticed only when the page is decoded.
-    let mut page = good;
-    page[4..60].fill(0x5a);
+    // A broken page, which Sandmill notices only when it decodes the page.
+    let mut broken_page = good;
+    broken_page[4..60].fill(0x5a);
     let job = job
         .file("in/a.parquet", "id,text\n1,one\n")
         .file("in/c.parquet", cut)
         .file("in/d.parquet", "")
-        .file("in/e.parquet", page)
+        .file("in/e.parquet", broken_page)
         .file("in/_SUCCESS", "");
-    numbers(&job, "in/f.parquet", "pq.write_table(pa.table({'n': ['text']}), path)");
-    numbers(&job, "in/g.parquet", "pq.write_table(pa.table({'n': [1], 'more': [2]}), path)");
-    numbers(
+    write_parquet(&job, "in/f.parquet", "pq.write_table(pa.table({'n': ['text']}), path)");
+    write_parquet(&job, "in/g.parquet", "pq.write_table(pa.table({'n': [1], 'more': [2]}), path)");
+    write_parquet(
         &job,
         "in/h.parquet",
         "pq.write_table(pa.table({'n': pa.array([7], pa.int8())}), path)",
     );
     let ran = job.run(&["--set", "error_threshold=20"]);
     ran.exits_with(0);
-    // Of the file with the broken page, the rows after the first row group.
+    // The rows 12 to 19 twice: from e.parquet, only the rows after the first row group can be read.
     let expected: Vec<_> = (0..20).chain(12..20).chain([7]).map(|n: i32| n.to_string()).collect();
     assert_eq!(rows(&ran), expected.join(" "), "{ran}");
     let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
@@ -131,14 +133,18 @@ fn files_that_cannot_be_read_fail_alone() {
 #[test]
 fn full_inference_unites_the_columns_of_all_files() {
     let job = table();
-    numbers(
+    write_parquet(
         &job,
         "in/a.parquet",
         "pq.write_table(pa.table({'n': pa.array([1], pa.int8())}), path)",
     );
-    numbers(&job, "in/b.parquet", "pq.write_table(pa.table({'t': ['x'], 'n': [1 << 40]}), path)");
-    numbers(&job, "in/c.parquet", "pq.write_table(pa.table({'t': ['y']}), path)");
-    numbers(&job, "in/d.parquet", "pq.write_table(pa.table({'n': ['text']}), path)");
+    write_parquet(
+        &job,
+        "in/b.parquet",
+        "pq.write_table(pa.table({'t': ['x'], 'n': [1 << 40]}), path)",
+    );
+    write_parquet(&job, "in/c.parquet", "pq.write_table(pa.table({'t': ['y']}), path)");
+    write_parquet(&job, "in/d.parquet", "pq.write_table(pa.table({'n': ['text']}), path)");
     let ran = job.run(&["--set", "schema_inference=full", "--set", "error_threshold=1"]);
     ran.exits_with(0);
     assert_eq!(rows(&ran), "1,- 1099511627776,x -,y");
@@ -150,7 +156,7 @@ fn full_inference_unites_the_columns_of_all_files() {
 #[test]
 fn columns_are_chosen() {
     let job = table();
-    numbers(
+    write_parquet(
         &job,
         "in/a.parquet",
         "pq.write_table(pa.table({'a': [1], 'b': ['x'], 'c': [2]}), path)",
@@ -163,7 +169,7 @@ fn columns_are_chosen() {
 #[test]
 fn failed_rows_have_their_number_in_the_file() {
     let job = table();
-    numbers(&job, "in/a.parquet", NUMBERS);
+    write_parquet(&job, "in/a.parquet", WRITE_20_NUMBERS);
     let ran = job.run(&["--set", "arguments=[--fail, '13']", "--set", "error_threshold=1"]);
     ran.exits_with(0);
     assert_snapshot!(ran.failed_items(), @r#"
@@ -174,10 +180,10 @@ fn failed_rows_have_their_number_in_the_file() {
 
 #[test]
 fn folders_make_columns_and_groups() {
-    let job = keyed();
-    numbers(&job, "in/k=a/1.parquet", NUMBERS);
-    numbers(&job, "in/k=b/1.parquet", "pq.write_table(pa.table({'n': [1, 2]}), path)");
-    numbers(&job, "in/k=a/2.parquet", "pq.write_table(pa.table({'n': [100]}), path)");
+    let job = job_without_size();
+    write_parquet(&job, "in/k=a/1.parquet", WRITE_20_NUMBERS);
+    write_parquet(&job, "in/k=b/1.parquet", "pq.write_table(pa.table({'n': [1, 2]}), path)");
+    write_parquet(&job, "in/k=a/2.parquet", "pq.write_table(pa.table({'n': [100]}), path)");
     let ran = job.run(&["--set", "partition_keys=[k]"]);
     ran.exits_with(0);
     let mut expected: Vec<_> = (0..20).chain([100]).map(|n| format!("{n},a")).collect();
@@ -193,9 +199,9 @@ fn folders_make_columns_and_groups() {
     ");
 }
 
-/// A page whose header promises 4 MB, but which unpacks to 4 GB. The Parquet library unpacks such pages
+/// Writes a page whose header claims 4 MB, but which unpacks to 4 GB. The Parquet library unpacks such pages
 /// completely.
-const BOMB: &str = r"
+const WRITE_BOMB: &str = r"
 import gzip, os
 table = pa.table({'x': pa.array([os.urandom(4 << 20)], pa.binary())})
 pq.write_table(table, path, compression='gzip', use_dictionary=False, write_statistics=False)
@@ -207,20 +213,21 @@ content[page:page + len(bomb)] = bomb
 open(path, 'wb').write(content)
 ";
 
-/// The memory of a worker's host side is limited as well: the worker is killed, and another one continues.
+/// The memory of a worker outside of the guest is also limited: the worker is killed, and another one
+/// continues.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_page_that_unpacks_to_gigabytes_kills_its_worker() {
-    let job = keyed().yaml(
+    let job = job_without_size().yaml(
         "limits: {memory: 16MB, results: 1MB, read: 1MB}\nmini_batch_size: 64KB\nrun_max_try: 1\n\
          error_threshold: -1",
     );
-    numbers(&job, "in/a.parquet", "pq.write_table(pa.table({'x': [b'one']}), path)");
-    numbers(&job, "in/b.parquet", BOMB);
-    numbers(&job, "in/c.parquet", "pq.write_table(pa.table({'x': [b'two']}), path)");
+    write_parquet(&job, "in/a.parquet", "pq.write_table(pa.table({'x': [b'one']}), path)");
+    write_parquet(&job, "in/b.parquet", WRITE_BOMB);
+    write_parquet(&job, "in/c.parquet", "pq.write_table(pa.table({'x': [b'two']}), path)");
     let ran = job.run(&[]);
     ran.exits_with(0);
-    // The watcher, the cgroup or the process limit may be the first to notice.
+    // The watcher, the cgroup or the process limit may stop the worker first.
     let table = ran.log("sys/job_report/processed_mini-batches.csv");
     assert!(table.contains("out_of_memory"), "{table}\n{ran}");
     assert_eq!(ran.sorted_output().len(), 2, "{ran}");

@@ -1,5 +1,5 @@
-//! Text tables: a guest must get what pyarrow reads from the same files. Also files that are unreadable, or
-//! partly unreadable.
+//! Text tables: a guest must receive the same rows that pyarrow reads. Also files that cannot be read, or
+//! only in part.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -26,18 +26,21 @@ fn rows(ran: &Ran) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Compares values; a number may be written in two ways.
-fn same(one: &Value, other: &Value) -> bool {
+/// Whether two values are equal. The same number may be written in two ways, such as 1 and 1.0.
+fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
             one == other || one.as_f64() == other.as_f64()
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same(one, other))
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| is_same(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(key, one)| other.get(key).is_some_and(|other| same(one, other)))
+                && one
+                    .iter()
+                    .all(|(key, one)| other.get(key).is_some_and(|other| is_same(one, other)))
         }
         _ => one == other,
     }
@@ -62,26 +65,26 @@ fn tables_are_what_pyarrow_reads() {
         let format = case.split('-').next().unwrap().replace("hive", "csv");
         let job = job(&format);
         fs::rename(folder.path(case), job.path("input")).unwrap();
-        // All rows are read for the inference, as in pyarrow. Mini-batches may come in any order of the
-        // files.
+        // As pyarrow does, infer the types from all rows. The order of files may differ.
         let ran = job.run(&["--set", "schema_inference=full"]);
         ran.exits_with(0);
         let mut found = rows(&ran);
         if case == "hive" {
             found.sort_by_key(|row| row["id"].as_i64());
         }
-        let wanted = expected["rows"].as_array().unwrap();
-        assert_eq!(found.len(), wanted.len(), "{case}: rows\n{ran}");
-        for (number, (found, wanted)) in found.iter().zip(wanted).enumerate() {
-            assert!(same(found, wanted), "{case}, row {number}:\n{found}\n{wanted}");
+        let expected_rows = expected["rows"].as_array().unwrap();
+        assert_eq!(found.len(), expected_rows.len(), "{case}: rows\n{ran}");
+        for (number, (found, expected)) in found.iter().zip(expected_rows).enumerate() {
+            assert!(is_same(found, expected), "{case}, row {number}:\n{found}\n{expected}");
         }
-        check_types(ran.into_job(), case, expected["types"].as_array().unwrap(), wanted.is_empty());
+        let expected_types = expected["types"].as_array().unwrap();
+        check_types(ran.into_job(), case, expected_types, expected_rows.is_empty());
         cases += 1;
     }
     assert_eq!(cases, 14);
 }
 
-fn check_types(job: Job, case: &str, wanted: &[Value], is_empty: bool) {
+fn check_types(job: Job, case: &str, expected: &[Value], is_empty: bool) {
     // Nested types are compared through their values. Without rows, the guest reports no types.
     if case.starts_with("jsonl") || is_empty {
         return;
@@ -90,19 +93,19 @@ fn check_types(job: Job, case: &str, wanted: &[Value], is_empty: bool) {
         job.run(&["--overwrite", "--set", "schema_inference=full", "--set", "arguments=[--types]"]);
     ran.exits_with(0);
     let types: Vec<_> =
-        wanted.iter().map(|column| format!("{} true", column[1].as_str().unwrap())).collect();
+        expected.iter().map(|column| format!("{} true", column[1].as_str().unwrap())).collect();
     for found in rows(&ran) {
         assert_eq!(found.as_str().unwrap(), types.join("; "), "{case}");
     }
 }
 
-/// The outcome of a job over these files: rows and failed items.
-fn outcome(format: &str, files: &[(&str, &[u8])], more: &[&str]) -> String {
+/// Runs a job over these files. Returns the rows and the failed items.
+fn outcome(format: &str, files: &[(&str, &[u8])], more_arguments: &[&str]) -> String {
     let files = files.iter();
     let job =
         files.fold(job(format), |job, (name, content)| job.file(&format!("input/{name}"), content));
     let mut arguments = vec!["--set", "error_threshold=-1"];
-    arguments.extend(more);
+    arguments.extend(more_arguments);
     let ran = job.run(&arguments);
     ran.exits_with(0);
     let failed: Vec<String> = ran.failed_items().lines().skip(1).map(str::to_owned).collect();
@@ -126,13 +129,13 @@ fn gzip(text: &[u8]) -> Vec<u8> {
 #[test]
 fn files_that_cannot_be_read_fail_alone() {
     let good = b"id,x\n1,2\n";
-    let packed = gzip(good);
+    let compressed = gzip(good);
     assert_snapshot!(outcome("csv", &[
         ("0.csv", b"\x7fELF\x02\x01\0\0\0\0\n\0\0"),
         ("1.csv", good),
         ("2.csv", b"id,y\n1,2\n"),
-        ("3.csv.gz", &packed),
-        ("4.csv.gz", &packed[..20]),
+        ("3.csv.gz", &compressed),
+        ("4.csv.gz", &compressed[..20]),
         ("5.csv.gz", b"id,x\n3,4\n"),
         ("6.csv", b""),
         ("7.csv", b"id,x\n5,6\n"),
@@ -179,11 +182,11 @@ fn invalid_lines_fail_alone() {
     0,"/inputs/rows/a.jsonl, line 5",/inputs/rows/a.jsonl,5,,1,[WORKER],is not JSON: trailing characters at character 4
     0,"/inputs/rows/a.jsonl, line 7",/inputs/rows/a.jsonl,7,,1,[WORKER],"holds a list; each line must be an object, as in {""id"": 1}"
     "#);
-    // An entry script refers to rows by their position; reports refer to them by their line.
-    let more =
+    // An entry script fails rows by their position. Reports name the line.
+    let arguments =
         ["--set", "arguments=[--fail, bad]", "--set", "inputs.rows.schema={id: int64, t: string}"];
     let text = "{\"id\": 1, \"t\": \"good\"}\nno\n\n{\"t\": \"bad\"}\n{\"t\": \"good\"}\r\n{\"t\": \"bad\"}";
-    assert_snapshot!(outcome("jsonl", &[("a.jsonl", text.as_bytes())], &more), @r#"
+    assert_snapshot!(outcome("jsonl", &[("a.jsonl", text.as_bytes())], &arguments), @r#"
     "1,good"
     "-,good"
     0,"/inputs/rows/a.jsonl, line 2",/inputs/rows/a.jsonl,2,,1,[WORKER],is not JSON: expected ident at character 2
@@ -203,11 +206,7 @@ fn wide_long_and_invalid_json_tables() {
     let huge = format!("{{\"t\": \"{}\"}}\n{{\"t\": \"b\"}}\n", "x".repeat(1 << 19));
     let ran = job("jsonl").file("input/a.jsonl", &huge).run(&[]);
     ran.exits_with(0);
-    assert_eq!(
-        ran.output().len(),
-        huge.len() - 2,
-        "as it came, without its spaces and with both rows"
-    );
+    assert_eq!(ran.output().len(), huge.len() - 2, "both rows, without the two spaces");
     assert_snapshot!(outcome("jsonl", &[("a.jsonl", b"no JSON\nat all\n"), ("b.jsonl", b"{\"id\": 1}")], &[]), @r#"
     {"id":1}
     0,"/inputs/rows/a.jsonl, line 1",/inputs/rows/a.jsonl,1,,1,[WORKER],is not JSON: expected ident at character 2
@@ -215,11 +214,11 @@ fn wide_long_and_invalid_json_tables() {
     "#);
 }
 
-/// Unpacked files are removed when the job ends, and a resumed job continues with packed files.
+/// Sandmill removes the files that it has unpacked when the job ends. A resumed job unpacks the inputs again.
 #[test]
 fn unpacked_files_are_removed() {
-    let packed = gzip(b"id\n1\n2\n3\n");
-    let job = job("csv").file("input/a.csv.gz", &packed).yaml("run_max_try: 1");
+    let compressed = gzip(b"id\n1\n2\n3\n");
+    let job = job("csv").file("input/a.csv.gz", &compressed).yaml("run_max_try: 1");
     let ran = job.run(&["--set", "mini_batch_size=1", "--set", "arguments=[--fail, 3]"]);
     ran.exits_with(42);
     let ran = ran.into_job().resume(&["--set", "error_threshold=1"]);

@@ -1,12 +1,12 @@
-//! JSON lines in practice: long numbers, late keys, differing shapes, and JSON documents that are not JSON
-//! lines.
+//! JSON lines in practice: long numbers, keys that appear late, values of different types, and JSON documents
+//! that are not JSON lines.
 
 #![cfg(unix)]
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// A job for one worker over the folder `input`, with JSON lines as output.
+/// A job for one worker over `file` in the folder `input`, with JSON lines as output.
 fn job(file: &str, text: impl AsRef<[u8]>) -> Job {
     Job::new(&guest("echo_table"))
         .yaml(
@@ -36,7 +36,7 @@ fn long_numbers_keep_their_digits() {
     {"id":18446744073709551615,"x":"9007199254740993"}
     "#);
     assert_snapshot!(notes(&ran), @"note: input rows: column 'x' is string, which keeps all digits, because it holds fractions, and whole numbers that float64 would round: ids.jsonl, about line 2");
-    // The types of the note may be used in the job file.
+    // The types in the note can be set in the job file.
     let typed = ["--overwrite", "--set", "inputs.rows.schema={id: uint64, x: json}"];
     let ran = ran.into_job().run(&typed);
     ran.exits_with(0);
@@ -57,7 +57,7 @@ fn columns_of_mixed_shapes_are_kept_as_json() {
     {"type":"LineString","coordinates":"[[0.0,0.0],[1.0,1.0]]","bbox":"{}"}
     "#);
     assert_snapshot!(notes(&ran), @"note: input rows: column 'coordinates' is json, which keeps each value's own text, because it holds a list here, and something else before: a.geojsonl, about line 2");
-    // Formats with types and CSV also accept such columns.
+    // Other output formats also accept such columns.
     for format in ["parquet", "arrow", "csv"] {
         let format = format!("output_format.type={format}");
         let ran = job("a.geojsonl", text).run(&["--set", &format]);
@@ -73,7 +73,8 @@ fn columns_of_mixed_shapes_are_kept_as_json() {
     assert_snapshot!(ran.messages(), @r#"error: --set inputs.rows.schema: column "a" is json, which is for inputs of format jsonl only; write string, which gives the entry script the field's text"#);
 }
 
-/// With `schema_inference: full`, the job has the column, as in pyarrow and pandas.
+/// Keys that first appear after the inferred rows are left out, and counted. With `schema_inference: full`,
+/// they become columns, as in pyarrow and pandas.
 #[test]
 fn keys_after_the_inferred_rows_are_counted() {
     let early = (0..60_000).map(|id| format!("{{\"a\":{id},\"o\":{{\"x\":1}}}}\n"));

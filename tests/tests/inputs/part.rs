@@ -34,10 +34,10 @@ fn limit_takes_the_first_items() {
     assert_eq!(resumed.sorted_output().len(), 13);
 }
 
-/// `take` of an `MLTable` file counts across its files.
+/// `take` in an `MLTable` limits the rows of all files together.
 #[test]
 fn take_in_an_mltable_limits_the_rows() {
-    let job = |reads: &str, ending: &str, files: [&str; 2]| {
+    let job = |reader: &str, ending: &str, files: [&str; 2]| {
         Job::new(Path::new("score.py"))
             .file("code/score.py", "def run(table):\n    return table['id']\n")
             .file(
@@ -50,7 +50,7 @@ fn take_in_an_mltable_limits_the_rows() {
             .file(
                 "table/MLTable",
                 format!(
-                    "paths: [{{pattern: ./*.{ending}}}]\ntransformations: [{reads}, {{take: 5}}]\n"
+                    "paths: [{{pattern: ./*.{ending}}}]\ntransformations: [{reader}, {{take: 5}}]\n"
                 ),
             )
             .file(&format!("table/a.{ending}"), files[0])
@@ -58,11 +58,11 @@ fn take_in_an_mltable_limits_the_rows() {
     };
     let csv = ["id\n0\n1\n2\n", "id\n3\n4\n5\n6\n"];
     let lines = ["{\"id\":0}\n{\"id\":1}\n{\"id\":2}\n", "{\"id\":3}\n{\"id\":4}\n{\"id\":5}\n"];
-    for (reads, ending, files) in
+    for (reader, ending, files) in
         [("read_delimited", "csv", csv), ("read_json_lines", "jsonl", lines)]
     {
         let light = "python.runtime=light";
-        let ran = job(reads, ending, files).command(&[
+        let ran = job(reader, ending, files).command(&[
             "run",
             "azure.yml",
             "--job-dir",

@@ -1,4 +1,4 @@
-//! Partition keys: one mini-batch for each combination of their values.
+//! Partition keys: each combination of their values is one mini-batch.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -139,7 +139,7 @@ fn sales(yaml: &str) -> Job {
         ))
 }
 
-/// The same without partition keys from the path.
+/// The same job without `partition_format`, partitioned by a column.
 fn sales_by_store() -> Job {
     let job = sales("partition_keys: [store]");
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
@@ -164,11 +164,11 @@ fn tables_are_grouped_by_folder() {
     1 [("region", "s")] 4,8,s
     1 [("region", "s")] 6,7,6,s
     "#);
-    assert!(!ran.has("job/spill"), "nothing was on its way");
+    assert!(!ran.has("job/spill"), "no rows were spilled");
 }
 
-/// C8, E15: rows with the same key are collected from all files, and refused rows are reported with their
-/// line.
+/// C8, E15: rows with the same key are collected from all files. Rows that do not match the columns are
+/// reported with their line.
 #[test]
 fn tables_are_grouped_by_column() {
     let ran = sales_by_store().run(&[]);
@@ -200,7 +200,7 @@ fn an_unknown_key_column_is_reported_with_the_existing_ones() {
     ");
 }
 
-/// The child processes of this process: id and command line.
+/// The ids and command lines of the child processes of `parent`.
 fn children(parent: u32) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -208,8 +208,8 @@ fn children(parent: u32) -> Vec<(u32, String)> {
             continue;
         };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent_is = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
-        if parent_is == Some(&parent.to_string()) {
+        let parent_in_stat = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1));
+        if parent_in_stat == Some(&parent.to_string()) {
             let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
             found.push((pid, command.replace('\0', " ").trim_end().to_owned()));
         }
@@ -229,7 +229,7 @@ fn a_killed_shuffle_process_is_replaced() {
     job = job.file("in/c.csv", "key,x\n50,last\n");
     let mut running = job.start(&[]);
     let mut killed = BTreeSet::new();
-    // A third kill might exhaust the attempts of one task.
+    // Only two, because a third kill might exhaust the attempts of one task.
     running.until("two processes of the shuffle were killed", |running| {
         let children_of_planner = running
             .children()
@@ -251,7 +251,7 @@ fn a_killed_shuffle_process_is_replaced() {
     assert_eq!(rows.len(), ROWS as usize + 1);
 }
 
-/// A table whose rows take some time to group.
+/// A table that is so large that grouping its rows takes some time.
 fn slow_table(rows: u32) -> String {
     let mut table = "key,x\n".to_owned();
     for row in 0..rows {
@@ -260,6 +260,7 @@ fn slow_table(rows: u32) -> String {
     table
 }
 
+/// A job that groups the rows of a table by the column `key`.
 fn by_key(table: &str) -> Job {
     Job::new(&guest("returns_keys")).file("in/a.csv", table).yaml(
         "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
@@ -271,26 +272,26 @@ fn by_key(table: &str) -> Job {
 fn ctrl_c_while_planning_leaves_no_files() {
     let job = by_key(&slow_table(400_000)).file("tmp/.keep", "");
     let tmp = job.path("tmp");
-    let spilled = || fs::read_dir(&tmp).unwrap().count() - 1;
+    let spilled_files = || fs::read_dir(&tmp).unwrap().count() - 1;
     let mut running =
         job.env("TMPDIR", tmp.to_str().unwrap()).spawn(&["plan", "job.yaml", "--gpus", "1"]);
-    running.until("rows are spilled", |_| spilled() == 1);
+    running.until("rows are spilled", |_| spilled_files() == 1);
     running.interrupt();
     let ran = running.wait();
     ran.exits_with(130).says("Ctrl-C: nothing was run\n");
     assert!(!ran.stderr.contains("error"), "{ran}");
-    assert_eq!(spilled(), 0, "{ran}");
+    assert_eq!(spilled_files(), 0, "{ran}");
 }
 
-/// M9: a job is unchanged if it was only compared with its inputs.
+/// M9: if a resume is stopped while it compares the inputs, the job does not change.
 #[test]
 fn ctrl_c_while_inputs_are_compared_changes_nothing() {
-    // A job whose table has the same columns as the one that replaces it below.
+    // The larger table below, which replaces this one, has the same columns.
     let ran = by_key("key,x\n1,two\n2\n").run(&[]);
     ran.exits_with(42);
     let before = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
     let job = ran.into_job().file("in/a.csv", slow_table(400_000));
-    // Remove what the failed job has left.
+    // Remove the files that the failed job has left.
     fs::remove_dir_all(job.path("job/spill")).unwrap();
     let mut running = job.start_resume(&[]);
     running.until("the plan is made again", |running| {

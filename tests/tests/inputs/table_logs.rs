@@ -1,5 +1,5 @@
-//! Tables of formats with a log, such as Delta: Sandmill refuses Parquet inputs that might include rows that
-//! the table no longer has.
+//! Table formats with a log, such as Delta. Sandmill refuses their Parquet files as inputs, because the files
+//! may have rows that the table no longer has.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
@@ -10,7 +10,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// A Parquet file with two rows: this number, and the next one.
+/// A Parquet file with two rows: `number` and `number + 1`.
 fn parquet(number: usize) -> &'static [u8] {
     static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -24,7 +24,8 @@ fn parquet(number: usize) -> &'static [u8] {
     &FILES[number]
 }
 
-/// A Delta table whose second commit removes its first file, an Iceberg table, and plain files.
+/// A job over a folder with a Delta table whose second commit removes its first file, an Iceberg table, and
+/// plain files.
 fn lake(input: &str) -> Job {
     let commits =
         [r#"{"add":{"path":"day=1/old.parquet"}}"#, r#"{"remove":{"path":"day=1/old.parquet"}}"#];
@@ -39,7 +40,7 @@ fn lake(input: &str) -> Job {
         .file("lake/plain/a.parquet", parquet(7))
 }
 
-/// The table that is refused, or the rows if the job runs.
+/// Runs the job. Returns the table that is refused, or the rows if the job succeeds.
 fn outcome(input: &str) -> String {
     let ran = lake(input).run(&[]);
     let messages =
@@ -50,11 +51,11 @@ fn outcome(input: &str) -> String {
     })
 }
 
-/// The table that is refused and its format, from the messages.
+/// Finds the refused table and its format in the messages. `None` if no table is refused.
 fn refused(messages: &str) -> Option<String> {
     let table = |line: &str| {
-        let (_, of_input) = line.split_once("input '")?;
-        let (_, refusal) = of_input.split_once("': ")?;
+        let (_, rest) = line.split_once("input '")?;
+        let (_, refusal) = rest.split_once("': ")?;
         Some(refusal.split_once(" table: its folder ")?.0.to_owned())
     };
     messages.lines().find_map(table)
@@ -69,8 +70,8 @@ fn a_delta_table_is_refused_with_advice() {
     assert_snapshot!(messages, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and use them as the input; or, to read the files themselves, write files: true beside format: parquet");
 }
 
-/// Inputs that name the table, folders inside or above it, globs, or several paths; also plain files, and
-/// files that the user explicitly wants.
+/// Inputs that name the table, a folder inside or above it, a glob, or several paths are refused. Plain
+/// files, and files that the user names explicitly, are read.
 #[test]
 fn every_path_into_a_table_is_refused() {
     for (path, expected) in [
@@ -87,11 +88,11 @@ fn every_path_into_a_table_is_refused() {
     ] {
         assert_eq!(outcome(&format!("{{{path}, format: parquet}}")), expected, "{path}");
     }
-    let all = outcome("{path: lake/delta, format: parquet, files: true}");
-    assert_eq!(all, "1,1 2,1 3,2 4,2");
+    let all_files = outcome("{path: lake/delta, format: parquet, files: true}");
+    assert_eq!(all_files, "1,1 2,1 3,2 4,2");
 }
 
-/// Inputs of whole files may contain the files of a table; a message says so.
+/// File inputs may contain the files of a table. A message reports this.
 #[test]
 fn file_inputs_may_contain_a_table() {
     let job = Job::new(&guest("echo_files"))
@@ -104,7 +105,8 @@ fn file_inputs_may_contain_a_table() {
     ran.says("is a table of the format Delta; all its files are read");
 }
 
-/// The same in a store. The listing shows tables, and Sandmill also checks the folders above the prefix.
+/// The same in a store. Sandmill finds tables in the list of objects, and also checks the folders above the
+/// prefix.
 #[test]
 fn tables_in_stores_are_refused() {
     let moto = Server::moto();

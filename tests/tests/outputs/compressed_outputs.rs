@@ -1,4 +1,5 @@
-//! Compressed outputs of lines: the file is complete after every commit, however the job ends.
+//! Compressed CSV and JSON lines. The output file is readable after every commit, even if the leader is
+//! killed.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -7,7 +8,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python};
 use std::process::Command;
 
-/// The content of a file as pyarrow reads it. For gzip, Python's gzip and pandas must read the same.
+/// The content of a file, read by pyarrow. For gzip, checks that Python's gzip and pandas read the same.
 #[track_caller]
 fn read(ran: &Ran, file: &str, compression: &str) -> String {
     let code = "import sys, io, pandas as pd, pyarrow as pa\n\
@@ -26,7 +27,7 @@ fn read(ran: &Ran, file: &str, compression: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A job whose entry script returns its input table unchanged: three mini-batches of one row.
+/// A job with three mini-batches of one row. Its entry script returns its input table unchanged.
 fn job(settings: &str) -> Job {
     let job = Job::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\n\
@@ -62,7 +63,8 @@ fn compressed_lines_are_complete() {
     assert_eq!(text("jsonl", "gzip"), json);
 }
 
-/// Whenever the leader is killed, the file so far is readable. After the next run, each row is in it once.
+/// The leader is killed after each commit. The file is then readable. After the next run, it has each row
+/// once.
 #[test]
 fn the_compressed_file_is_readable_after_every_commit() {
     for number in 1.. {

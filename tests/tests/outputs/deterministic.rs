@@ -1,9 +1,9 @@
-//! `deterministic: true`: the same mini-batch gives the same bytes.
+//! With `deterministic: true`, the same mini-batch gives the same bytes.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// Twelve mini-batches of a guest that reports everything that could differ.
+/// Runs twelve mini-batches of a guest that returns all facts that could differ between runs.
 fn repeats(deterministic: bool, arguments: &[&str]) -> Ran {
     let mut job = Job::new(&guest("repeats")).yaml(&format!(
         "inputs: {{texts: in}}\nside_inputs: {{many: many}}\nmini_batch_size: 1\n\
@@ -11,7 +11,7 @@ fn repeats(deterministic: bool, arguments: &[&str]) -> Ran {
     ));
     for name in "abcdefghijkl".chars() {
         job = job.file(&format!("in/{name}"), "");
-        // So many files that the folder almost certainly lists them in another order than by name.
+        // Twelve files, which the file system almost certainly does not list in the order of their names.
         job = job.file(&format!("many/{name}{name}"), "");
     }
     let ran = job.run(arguments);
@@ -29,26 +29,26 @@ fn the_same_mini_batch_gives_the_same_bytes() {
         &["process_count_per_node=1", "arguments=[--fail-first]"],
         &["process_count_per_node=3", "arguments=[--fail-first]", "limits.fuel=10000000000"],
     ] {
-        let all: Vec<&str> = arguments.iter().flat_map(|set| ["--set", *set]).collect();
-        assert_eq!(repeats(true, &all).sorted_output(), first, "{arguments:?}");
+        let options: Vec<&str> = arguments.iter().flat_map(|set| ["--set", *set]).collect();
+        assert_eq!(repeats(true, &options).sorted_output(), first, "{arguments:?}");
     }
     // Different mini-batches get different random numbers.
     let numbers = |row: &String| row.split('|').nth(2).map(str::to_owned);
-    let different: std::collections::HashSet<_> = first.iter().map(numbers).collect();
-    assert_eq!(different.len(), 12);
+    let distinct: std::collections::HashSet<_> = first.iter().map(numbers).collect();
+    assert_eq!(distinct.len(), 12);
 }
 
-/// The facts that the guest sees, except those that depend on random numbers.
+/// Checks the facts that do not depend on random numbers: clocks, files and others.
 #[test]
 fn clocks_and_files_are_the_same_everywhere() {
     let ran = repeats(true, &["--set", "process_count_per_node=1"]);
     let rows = ran.sorted_output();
-    let seen = |row: &str| {
-        let known = ["calls=", "date=", "slept=", "nan=", "times=", "listed="];
-        let facts = row.split('|').filter(|fact| known.iter().any(|name| fact.starts_with(name)));
-        facts.map(|fact| format!("{fact}\n")).collect::<String>()
+    let facts = |row: &str| {
+        let names = ["calls=", "date=", "slept=", "nan=", "times=", "listed="];
+        let found = row.split('|').filter(|fact| names.iter().any(|name| fact.starts_with(name)));
+        found.map(|fact| format!("{fact}\n")).collect::<String>()
     };
-    assert_snapshot!(seen(&rows[0]), @r#"
+    assert_snapshot!(facts(&rows[0]), @r#"
     calls=1
     date=1577840400
     slept=3600
@@ -56,18 +56,18 @@ fn clocks_and_files_are_the_same_everywhere() {
     times=[1577836800, 1577836800, 1577836800]
     listed=["aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh", "ii", "jj", "kk", "ll"]
     "#);
-    assert_eq!(seen(&rows[0]), seen(&rows[11]));
+    assert_eq!(facts(&rows[0]), facts(&rows[11]));
     // Every instance is shut down, except the one that was initialized before the first mini-batch.
     let stdout = ran.log("user/stdout/0/process000.stdout.txt");
     assert_eq!(stdout, "shutdown after 1 calls\n".repeat(12));
 }
 
-/// Shows that the test above can fail.
+/// Shows that the tests above can fail.
 #[test]
 fn without_deterministic_the_bytes_differ() {
-    let one = || repeats(false, &["--set", "arguments=[--awake]"]).sorted_output();
-    let first = one();
-    let second = one();
+    let run = || repeats(false, &["--set", "arguments=[--awake]"]).sorted_output();
+    let first = run();
+    let second = run();
     let facts = |row: &String| row.split('|').map(str::to_owned).collect::<Vec<_>>();
     for (first, second) in first.iter().map(facts).zip(second.iter().map(facts)) {
         for index in [2, 3, 4, 6] {
@@ -76,7 +76,7 @@ fn without_deterministic_the_bytes_differ() {
     }
 }
 
-/// A failure of `init` fails the attempt, with its own message.
+/// If `init` fails in a later instance, the attempt fails with the message of `init`.
 #[test]
 fn an_init_that_fails_later_fails_its_attempt() {
     let ran = Job::new(&guest("repeats"))

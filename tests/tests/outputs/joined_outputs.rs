@@ -1,10 +1,10 @@
-//! `join`: the input's columns are put before each row's own.
+//! `join`: the input's columns come before the columns of each row.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python};
 use std::process::Command;
 
-/// A job of three files, the second of which fails.
+/// Runs a job over three files. The second file fails.
 fn files(settings: &str) -> Ran {
     Job::new(&guest("outcomes"))
         .yaml(&format!("inputs: {{texts: in}}\njoin: input\nerror_threshold: -1\n{settings}"))

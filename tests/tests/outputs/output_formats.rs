@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// A job whose entry script returns its input table unchanged: five mini-batches of one row.
+/// Runs a job with five mini-batches of one row. Its entry script returns its input table unchanged.
 fn tables(settings: &str) -> Ran {
     let mut job = Job::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\n{settings}"
@@ -23,7 +23,7 @@ fn tables(settings: &str) -> Ran {
     job.run(&[])
 }
 
-/// A job whose entry script returns `NAME: BYTES` for each file.
+/// Runs a job whose entry script returns `NAME: BYTES` for each file.
 fn rows(settings: &str) -> Ran {
     Job::new(&guest("echo_files"))
         .yaml(&format!("inputs: {{texts: in}}\nprocess_count_per_node: 1\n{settings}"))
@@ -52,7 +52,7 @@ fn text_is_the_default_format() {
     assert_eq!(output(&tables("output_format: {type: text}")), text);
 }
 
-/// O3, A9: the names of the columns come once, at the top, for any number of mini-batches.
+/// O3, A9: the names of the columns are only in the first line, also with several mini-batches.
 #[test]
 fn tables_as_csv() {
     assert_snapshot!(output(&tables("output_format: {type: csv}")), @r#"

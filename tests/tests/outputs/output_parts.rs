@@ -9,9 +9,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
-const FOLDER: &str = "job/output/parallel_run_step";
+const PARTS_FOLDER: &str = "job/output/parallel_run_step";
 
-/// A job whose entry script returns its input tables unchanged: forty mini-batches of one row.
+/// A job with forty mini-batches of one row. Its entry script returns its input tables unchanged.
 fn tables(settings: &str) -> Job {
     let job = Job::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 2\n\
@@ -20,9 +20,9 @@ fn tables(settings: &str) -> Job {
     (10..50).fold(job, |job, n| job.file(&format!("in/{n}.csv"), format!("id,name\n{n},n {n}\n")))
 }
 
-/// The names of the parts, without the workers' numbers.
+/// The names of the parts, with `*` instead of the workers' numbers.
 fn names(ran: &Ran) -> Vec<String> {
-    let entries = fs::read_dir(ran.dir().join(FOLDER)).unwrap();
+    let entries = fs::read_dir(ran.dir().join(PARTS_FOLDER)).unwrap();
     let mut names: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .map(|name| format!("{}*{}", &name[..12], &name[15..]))
@@ -32,11 +32,11 @@ fn names(ran: &Ran) -> Vec<String> {
     names
 }
 
-/// The output of Python code that reads the folder with pyarrow.
+/// Runs Python code that reads the folder with pyarrow. Returns what the code prints.
 #[track_caller]
 fn read_by_python(ran: &Ran, code: &str) -> String {
     let code = format!("import sys, pyarrow.dataset as ds\npath = sys.argv[1]\n{code}");
-    let path = ran.dir().join(FOLDER);
+    let path = ran.dir().join(PARTS_FOLDER);
     let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{stderr}\n{ran}");
@@ -51,13 +51,13 @@ fn each_worker_writes_its_own_part() {
     assert_eq!(ran.sorted_parts("id,name\n"), rows, "{ran}");
     assert_eq!(names(&ran), ["part-process*.csv"]);
     assert!(!ran.has("job/parts"), "{ran}");
-    for entry in fs::read_dir(ran.dir().join(FOLDER)).unwrap() {
+    for entry in fs::read_dir(ran.dir().join(PARTS_FOLDER)).unwrap() {
         assert_eq!(entry.unwrap().metadata().unwrap().nlink(), 1, "{ran}");
     }
     // The next run reuses the result, unless a part has changed.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0).says("reused");
-    let first = fs::read_dir(ran.dir().join(FOLDER)).unwrap().next().unwrap().unwrap().path();
+    let first = fs::read_dir(ran.dir().join(PARTS_FOLDER)).unwrap().next().unwrap().unwrap().path();
     fs::write(&first, "id,name\n").unwrap();
     let ran = ran.into_job().run(&[]);
     ran.exits_with(2).says("the output file");
@@ -117,16 +117,16 @@ fn the_folder_of_parts_can_be_named() {
     ran.exits_with(42).says("\"a.txt.out\" cannot be published");
 }
 
-/// After a failure, text parts are in the output folder, and typed parts stay in the job directory. After
+/// After a failure, CSV parts are in the output folder, and Parquet parts stay in the job directory. After
 /// `resume`, the output is complete.
 #[test]
 fn a_job_that_fails_keeps_its_parts() {
     let bad = "1,2,3\n";
-    for (format, kept) in [("csv", FOLDER), ("parquet", "job/parts")] {
+    for (format, kept) in [("csv", PARTS_FOLDER), ("parquet", "job/parts")] {
         let job = tables(&format!("output_format: {{type: {format}}}\nrun_max_try: 1"));
         let ran = job.file("in/99.csv", format!("id,name\n{bad}")).run(&[]);
         ran.exits_with(42).says(&format!("rows, in {kept}\n"));
-        assert_eq!(ran.has(FOLDER), format == "csv", "{ran}");
+        assert_eq!(ran.has(PARTS_FOLDER), format == "csv", "{ran}");
         let ran = ran.into_job().resume(&["--set", "error_threshold=1"]);
         ran.exits_with(0);
         let code = format!(

@@ -1,4 +1,4 @@
-//! Outputs with types: Parquet and Arrow files, which are made at the end of a job.
+//! Parquet and Arrow outputs, which keep column types, and are made at the end of a job.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Runs the reference script.
+/// Runs `tests/src/reference_tables.py`.
 #[track_caller]
 fn reference(arguments: &[&str]) -> String {
     let script = root().join("tests/src/reference_tables.py");
@@ -20,7 +20,7 @@ fn reference(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The output of Python code that can use pyarrow, pandas and the path of a file.
+/// Runs Python code that can use pyarrow, pandas and the path of a file. Returns what the code prints.
 #[track_caller]
 fn read_by_python(ran: &Ran, file: &str, code: &str) -> String {
     let code = format!(
@@ -34,7 +34,8 @@ fn read_by_python(ran: &Ran, file: &str, code: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A job whose entry script returns the tables of the reference script, one in each mini-batch.
+/// A job whose entry script returns the tables of the reference script, one in each mini-batch. Also returns
+/// the folder with these tables.
 fn tables(count: usize, settings: &str) -> (Job, String) {
     let job = Job::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
@@ -55,8 +56,9 @@ fn rows(settings: &str) -> Ran {
         .run(&[])
 }
 
+/// Checks the output with the reference script. Returns the numbers of rows and columns.
 #[track_caller]
-fn is_right(ran: &Ran, file: &str, folder: &str) -> String {
+fn check_output(ran: &Ran, file: &str, folder: &str) -> String {
     assert!(!ran.has(&format!("{file}.part")), "the appended rows are left\n{ran}");
     reference(&["check", &ran.dir().join(file).display().to_string(), folder])
 }
@@ -68,7 +70,7 @@ fn parquet_keeps_types_values_and_nulls() {
         let (job, folder) = tables(7, &settings);
         let ran = job.run(&[]);
         ran.exits_with(0).says("job/output/parallel_run_step.parquet");
-        let found = is_right(&ran, "job/output/parallel_run_step.parquet", &folder);
+        let found = check_output(&ran, "job/output/parallel_run_step.parquet", &folder);
         assert_eq!(found, "35 rows, 24 columns", "{compression}");
         let code = "print(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)";
         let found = read_by_python(&ran, "job/output/parallel_run_step.parquet", code);
@@ -83,9 +85,9 @@ fn arrow_keeps_types_values_and_nulls() {
     let (job, folder) = tables(7, settings);
     let ran = job.run(&[]);
     ran.exits_with(0);
-    let found = is_right(&ran, "job/output/all.feather", &folder);
+    let found = check_output(&ran, "job/output/all.feather", &folder);
     assert_eq!(found, "35 rows, 25 columns");
-    // In the order of the input.
+    // The rows are in the order of the input.
     let code = "print(list(pd.read_feather(path).id) == list(range(35)))";
     assert_eq!(read_by_python(&ran, "job/output/all.feather", code), "True");
 }
@@ -114,10 +116,17 @@ fn rows_of_text_are_a_column() {
 #[test]
 fn all_tables_have_the_same_columns() {
     let (job, folder) = tables(3, "output_format: {type: parquet}");
-    let other = "import pyarrow as pa, sys\nt = pa.table({'id': pa.array([1], pa.int32())})\n\
+    let write_other_columns = "import pyarrow as pa, sys\nt = pa.table({'id': pa.array([1], pa.int32())})\n\
                  with pa.ipc.new_stream(sys.argv[1], t.schema) as s: s.write_table(t)";
     let file = Path::new(&folder).join("900.txt");
-    assert!(Command::new(python()).args(["-c", other]).arg(&file).status().unwrap().success());
+    assert!(
+        Command::new(python())
+            .args(["-c", write_other_columns])
+            .arg(&file)
+            .status()
+            .unwrap()
+            .success()
+    );
     let job = job.file("in/901-good.txt", "");
     let ran =
         job.run(&["--set", "run_max_try=1", "--set", "error_threshold=-1", "--process-count", "1"]);
@@ -130,10 +139,10 @@ fn all_tables_have_the_same_columns() {
     "#);
     fs::remove_file(file).unwrap();
     fs::remove_file(Path::new(&folder).join("901-good.txt")).unwrap();
-    is_right(&ran, "job/output/parallel_run_step.parquet", &folder);
+    check_output(&ran, "job/output/parallel_run_step.parquet", &folder);
 }
 
-/// A failed job keeps its committed rows as a stream. A new run makes the whole output.
+/// A failed job keeps its committed rows as an Arrow stream. A new run makes the complete output.
 #[test]
 fn a_job_that_fails_keeps_its_rows() {
     let (job, folder) = tables(4, "output_format: {type: parquet}");
@@ -153,9 +162,10 @@ fn a_job_that_fails_keeps_its_rows() {
     assert!(!ran.has("job/output/parallel_run_step.parquet.part"), "{ran}");
 }
 
-const POINT: &str = "SANDMILL_FAIL_POINT";
+const FAIL_POINT: &str = "SANDMILL_FAIL_POINT";
 
-/// The leader is killed at each point around making the output, and the job is resumed.
+/// The leader is killed at each fail point before, while and after the output is made, and the job is
+/// resumed.
 #[test]
 fn a_leader_may_end_while_the_output_is_made() {
     for point in [
@@ -167,19 +177,19 @@ fn a_leader_may_end_while_the_output_is_made() {
         "leftovers-removed",
     ] {
         let (job, folder) = tables(3, "output_format: {type: arrow}");
-        let ran = job.env(POINT, point).run(&[]);
+        let ran = job.env(FAIL_POINT, point).run(&[]);
         assert_eq!(ran.code, -9, "{point}\n{ran}");
-        let ran = ran.into_job().env(POINT, "").run(&[]);
+        let ran = ran.into_job().env(FAIL_POINT, "").run(&[]);
         ran.exits_with(0);
-        is_right(&ran, "job/output/parallel_run_step.arrow", &folder);
+        check_output(&ran, "job/output/parallel_run_step.arrow", &folder);
         let files = fs::read_dir(ran.dir().join("job/output")).unwrap().count();
         assert_eq!(files, 1, "{point}\n{ran}");
         assert!(!ran.has("job/parts"), "{point}\n{ran}");
     }
 }
 
-/// A job that takes a while to make its output: each row has 64 MB.
-fn large() -> Job {
+/// A job that needs some time to make its output, because each row has 64 MB.
+fn job_with_large_rows() -> Job {
     let job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, huge-rows]\nmini_batch_size: 1\n\
          process_count_per_node: 1\noutput_format: {type: parquet, compression: zstd}",
@@ -189,21 +199,21 @@ fn large() -> Job {
 
 /// Waits until the process that makes the output has started. Returns its id.
 fn wait_for_the_maker_of_the_output(running: &mut Running) -> u32 {
-    let finisher = |running: &Running| {
+    let output_maker = |running: &Running| {
         let children = running.children();
         children.into_iter().find(|(_, command)| command.contains(" finish-output "))
     };
     let mut found = None;
     running.until("the output is made", |running| {
-        found = finisher(running);
+        found = output_maker(running);
         found.is_some()
     });
     found.unwrap().0
 }
 
-/// Checks that the output has all rows, and that no other file is there.
+/// Checks that the output has all rows, and that there are no other files.
 #[track_caller]
-fn is_all_there(ran: &Ran) {
+fn assert_complete(ran: &Ran) {
     ran.exits_with(0);
     let code = "print([len(v) for v in pq.read_table(path)['value'].to_pylist()])";
     let rows = read_by_python(ran, "job/output/parallel_run_step.parquet", code);
@@ -214,7 +224,7 @@ fn is_all_there(ran: &Ran) {
 /// If the process that makes the output is killed, the job fails, and a resume makes the output.
 #[test]
 fn a_killed_maker_of_the_output_fails_the_job() {
-    let mut running = large().start(&[]);
+    let mut running = job_with_large_rows().start(&[]);
     let pid = wait_for_the_maker_of_the_output(&mut running);
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
     let ran = running.wait();
@@ -222,22 +232,22 @@ fn a_killed_maker_of_the_output_fails_the_job() {
     ran.says("could not be made: the process that makes it was killed (signal 9");
     ran.says("kept          4 rows, in job/output/parallel_run_step.parquet.part\n");
     assert!(!ran.has("job/output/parallel_run_step.parquet"), "{ran}");
-    is_all_there(&ran.into_job().resume(&[]));
+    assert_complete(&ran.into_job().resume(&[]));
 }
 
-/// The same when the leader is killed: that process ends with it.
+/// If the leader is killed, the process that makes the output also ends.
 #[test]
 fn the_maker_of_the_output_ends_with_its_leader() {
-    let mut running = large().start(&[]);
+    let mut running = job_with_large_rows().start(&[]);
     wait_for_the_maker_of_the_output(&mut running);
     running.kill_leader();
     let ran = running.wait();
     ran.exits_with(-9);
     assert!(!ran.has("job/output/parallel_run_step.parquet"), "{ran}");
-    is_all_there(&ran.into_job().resume(&[]));
+    assert_complete(&ran.into_job().resume(&[]));
 }
 
-/// The disk is full when the output is made; after there is room again, the job is resumed.
+/// The disk becomes full while the output is made. The job is resumed when the disk has room.
 #[test]
 fn no_room_for_the_output() {
     let job = Job::new(&guest("hostile_files")).yaml(
@@ -246,16 +256,16 @@ fn no_room_for_the_output() {
          output_format: {type: parquet, compression: none}",
     );
     let job = (0..2).fold(job, |job, n| job.file(&format!("input/f{n}.txt"), "x"));
-    let place = job.path("results");
-    fs::create_dir_all(&place).unwrap();
+    let folder = job.path("results");
+    fs::create_dir_all(&folder).unwrap();
     let mount = |options: &str| {
         let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&place);
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder);
         command.status().is_ok_and(|status| status.success())
     };
     // There is room for the appended rows (two of 64 MB), but not for the output file next to them.
     if !mount("size=140m") {
-        eprintln!("skipped: no file system can be mounted here");
+        eprintln!("skipped: this user cannot mount file systems");
         return;
     }
     let ran = job.run(&[]);
@@ -269,13 +279,14 @@ fn no_room_for_the_output() {
             "print(sorted(len(v) for v in pq.read_table(path)['value'].to_pylist()))",
         )
     });
-    let _ = Command::new("umount").arg("-l").arg(&place).status();
+    let _ = Command::new("umount").arg("-l").arg(&folder).status();
     let first = text.lines().find(|line| line.starts_with("Job test")).unwrap_or_default();
     assert_snapshot!(first, @"Job test failed after [TIME]: the output file [DIR]/results/parallel_run_step.parquet could not be made: it cannot be written: No space left on device (os error 28). The rows are kept in [DIR]/results/parallel_run_step.parquet.part: fix the cause, then resume the job");
     assert_eq!(rows.as_deref(), Some("[67108864, 67108864]"), "{ran}");
 }
 
-/// Tables of two rows, one for each mini-batch; `columns` has their columns as Python code.
+/// A job whose entry script returns tables of two rows, one in each mini-batch. `columns`: the columns of
+/// each table, as Python code.
 fn tables_of(columns: &[&str], settings: &str) -> Job {
     let job = Job::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
@@ -301,27 +312,28 @@ const PARTLY_NULL: [&str; 5] = [
     "{'id': [i, i], 'x': ['two', 'three'], 's': [{'a': 2.5, 'b': ['v', None]}] * 2}",
 ];
 
-/// A column that is null throughout a mini-batch has no type there. It takes the type of the other
-/// mini-batches, whichever comes first.
+/// A column that is all null in a mini-batch has no type there. It takes its type from other mini-batches,
+/// even if they come later.
 #[test]
 fn all_null_columns_take_the_known_type() {
     let show = "t = (pq.read_table(path) if 'parquet' in path else pa.ipc.open_file(path).read_all())\n\
                 t = t.sort_by('id')\nprint([str(t.schema.field(c).type) for c in t.column_names])\n\
                 print(t['x'].to_pylist())\nprint(t['s'].to_pylist()[4:8])";
-    for (kind, count, backwards) in
+    for (kind, workers, is_reversed) in
         [("parquet", 1, false), ("arrow", 1, true), ("parquet", 3, false), ("arrow", 3, true)]
     {
         let mut columns = PARTLY_NULL;
-        // Backwards, the first mini-batch knows all types; otherwise, only the last one does.
-        if backwards {
+        // The table with all types is the last one, or the first one if reversed.
+        if is_reversed {
             columns.reverse();
         }
-        let settings = format!("process_count_per_node: {count}\noutput_format: {{type: {kind}}}");
+        let settings =
+            format!("process_count_per_node: {workers}\noutput_format: {{type: {kind}}}");
         let ran = tables_of(&columns, &settings).run(&[]);
         ran.exits_with(0);
         let found = read_by_python(&ran, &format!("job/output/parallel_run_step.{kind}"), show);
         let types = "['int64', 'string', 'struct<a: double, b: list<item: string>>']";
-        let (x, s) = if backwards {
+        let (x, s) = if is_reversed {
             (
                 "['two', 'three', None, None, 'one', None, None, None, None, None]",
                 "[{'a': None, 'b': ['u']}, {'a': None, 'b': ['u']}, {'a': None, 'b': []}, {'a': None, 'b': []}]",
@@ -332,12 +344,12 @@ fn all_null_columns_take_the_known_type() {
                 "[{'a': None, 'b': ['u']}, {'a': None, 'b': ['u']}, {'a': 1.5, 'b': []}, None]",
             )
         };
-        assert_eq!(found, format!("{types}\n{x}\n{s}"), "{kind}, {count} workers");
+        assert_eq!(found, format!("{types}\n{x}\n{s}"), "{kind}, {workers} workers");
     }
 }
 
-/// The same if no mini-batch knows all types, in one file and in parts, which must all have the same types;
-/// and if the leader is killed in between and the job is resumed.
+/// The same if no mini-batch has all types, for an output of one file, and for parts, which must have the
+/// same types. The leader is killed in between, and the job is resumed.
 #[test]
 fn column_types_are_merged_across_tables() {
     let show = "import glob\n\
@@ -350,9 +362,9 @@ fn column_types_are_merged_across_tables() {
         let settings = format!(
             "process_count_per_node: 2\noutput_format: {{type: parquet}}\noutput_layout: {layout}"
         );
-        let ran = tables_of(columns, &settings).env(POINT, "journaled:1").run(&[]);
+        let ran = tables_of(columns, &settings).env(FAIL_POINT, "journaled:1").run(&[]);
         assert_eq!(ran.code, -9, "{ran}");
-        let ran = ran.into_job().env(POINT, "").run(&[]);
+        let ran = ran.into_job().env(FAIL_POINT, "").run(&[]);
         ran.exits_with(0);
         let name =
             if layout == "parts" { "parallel_run_step" } else { "parallel_run_step.parquet" };
@@ -362,7 +374,7 @@ fn column_types_are_merged_across_tables() {
     }
 }
 
-/// Integers in one mini-batch and floats in another remain an error.
+/// Integers in one mini-batch and floats in another are an error.
 #[test]
 fn integers_and_floats_do_not_mix() {
     let columns = ["{'x': [1, 2]}", "{'x': [1.5, 2.5]}"];

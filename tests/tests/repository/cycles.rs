@@ -1,6 +1,6 @@
-//! Import cycles between files are forbidden: in each folder of `host` and `guest-sdk`, imports between its
-//! files and subfolders lead one way. `mod.rs` and `lib.rs`, which name all files of their folder, do not
-//! count, nor does code under `#[cfg(test)]`.
+//! Checks that no folder of `host` and `guest-sdk` has an import cycle between its files and subfolders.
+//! `mod.rs` and `lib.rs`, which name all files of their folder, do not count, nor does code under
+//! `#[cfg(test)]`.
 
 use sandmill_tests::root;
 use sandmill_tests::sources::{
@@ -18,7 +18,7 @@ fn no_folder_has_an_import_cycle() {
         let folder = root().join(&src);
         let sources: BTreeMap<_, _> = rust_files(&folder)
             .into_iter()
-            // The file of the program, next to that of the library.
+            // main.rs belongs to the program, not to the library.
             .filter(|path| *path != folder.join("main.rs"))
             .map(|path| (module_of(path.strip_prefix(&folder).expect("below src")), read(&path)))
             .collect();
@@ -26,7 +26,7 @@ fn no_folder_has_an_import_cycle() {
         files += modules.code.len();
         found.extend(modules.cycles());
     }
-    assert!(files > 400, "just {files} files were read");
+    assert!(files > 400, "only {files} files were read");
     let wrong: Vec<String> = found.iter().map(Cycle::describe).collect();
     assert!(
         wrong.is_empty(),
@@ -48,7 +48,7 @@ fn source_folders() -> Vec<String> {
 
 type Module = Vec<String>;
 
-/// The modules of a crate that are part of the product.
+/// The modules of a crate, without modules of tests.
 struct Modules {
     src: String,
     /// Each module with its code.
@@ -60,7 +60,7 @@ struct Cycle {
     folder: String,
     /// The number of files and subfolders in the cycle.
     count: usize,
-    /// One path through some of them, from the first back to it.
+    /// The shortest path from one of them back to itself.
     path: Vec<String>,
 }
 
@@ -72,14 +72,14 @@ impl Cycle {
 }
 
 impl Modules {
-    /// `sources` are all files of the crate, including those of tests.
+    /// `sources`: all files of the crate, including tests.
     fn of(src: &str, sources: &BTreeMap<Module, String>) -> Self {
         let mut modules = BTreeMap::new();
-        // The map is sorted, so each module comes after the one that declares it.
+        // The map is sorted, so each module comes after the module that declares it.
         for (module, source) in sources {
             let is_declared = module.split_last().is_none_or(|(name, above)| {
                 modules.get(above).is_some_and(|code: &Vec<Token>| {
-                    code.windows(3).any(|it| it[0].1 == "mod" && it[1].1 == *name && it[2].1 == ";")
+                    code.windows(3).any(|t| t[0].1 == "mod" && t[1].1 == *name && t[2].1 == ";")
                 })
             });
             if is_declared {
@@ -89,24 +89,26 @@ impl Modules {
         Self { src: src.to_owned(), code: modules }
     }
 
-    /// All cycles, folder by folder.
+    /// The cycles of each folder.
     fn cycles(&self) -> Vec<Cycle> {
         let mut cycles = Vec::new();
         for (folder, code) in &self.code {
-            let ties = self.ties(folder, code);
+            let imports_by_child = self.sibling_imports(folder, code);
             let mut seen = BTreeSet::new();
-            for name in ties.keys() {
-                let Some(path) = path_back(&ties, name).filter(|_| !seen.contains(name)) else {
+            for name in imports_by_child.keys() {
+                let Some(path) =
+                    path_back(&imports_by_child, name).filter(|_| !seen.contains(name))
+                else {
                     continue;
                 };
-                let tied: Vec<&str> = reached(&ties, name)
+                let members: Vec<&str> = reached(&imports_by_child, name)
                     .into_iter()
-                    .filter(|other| reached(&ties, other).contains(name))
+                    .filter(|other| reached(&imports_by_child, other).contains(name))
                     .collect();
-                seen.extend(tied.iter().copied());
+                seen.extend(members.iter().copied());
                 cycles.push(Cycle {
                     folder: [std::slice::from_ref(&self.src), folder.as_slice()].concat().join("/"),
-                    count: tied.len(),
+                    count: members.len(),
                     path: path.into_iter().map(|name| self.file_name(folder, name)).collect(),
                 });
             }
@@ -121,8 +123,8 @@ impl Modules {
         if has_children { format!("{name}/") } else { format!("{name}.rs") }
     }
 
-    /// The imports of each child of a folder from the other children.
-    fn ties<'a>(
+    /// For each child of a folder, the other children from which it imports.
+    fn sibling_imports<'a>(
         &'a self,
         folder: &[String],
         code: &[Token],
@@ -135,47 +137,47 @@ impl Modules {
             path.starts_with(folder)
                 .then(|| path.get(depth).and_then(|name| children.get(name.as_str()).copied()))?
         };
-        // Names that the folder's own module imports from its children. The other children may import them
-        // from it.
+        // Names that the folder's module re-exports from a child. Other children may import them from the
+        // folder.
         let re_exports: BTreeMap<String, &str> = uses(code, folder)
             .into_iter()
             .filter_map(|it| Some((it.name, child(&it.path)?)))
             .collect();
-        let mut ties: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        let mut imports_by_child: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (module, code) in inside() {
             let from = module[depth].as_str();
             for import in imports(code, module) {
                 let named = import.path.get(depth).filter(|_| import.path.starts_with(folder));
                 let to = child(&import.path).or_else(|| re_exports.get(named?).copied());
                 if let Some(to) = to.filter(|to| *to != from) {
-                    ties.entry(from).or_default().insert(to);
+                    imports_by_child.entry(from).or_default().insert(to);
                 }
             }
         }
-        ties
+        imports_by_child
     }
 }
 
-type Ties<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
+type ImportsByChild<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// Everything reachable from here in one or more steps.
-fn reached<'a>(ties: &Ties<'a>, from: &str) -> BTreeSet<&'a str> {
+/// All files and folders that `from` imports, directly or indirectly.
+fn reached<'a>(imports_by_child: &ImportsByChild<'a>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
-    let mut next: Vec<&str> = ties.get(from).into_iter().flatten().copied().collect();
+    let mut next: Vec<&str> = imports_by_child.get(from).into_iter().flatten().copied().collect();
     while let Some(name) = next.pop() {
         if found.insert(name) {
-            next.extend(ties.get(name).into_iter().flatten());
+            next.extend(imports_by_child.get(name).into_iter().flatten());
         }
     }
     found
 }
 
-/// The shortest path from here back to here.
-fn path_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
+/// The shortest path of imports from `from` back to `from`. `None` if there is no such path.
+fn path_back<'a>(imports_by_child: &ImportsByChild<'a>, from: &'a str) -> Option<Vec<&'a str>> {
     let mut paths = VecDeque::from([vec![from]]);
     let mut seen = BTreeSet::new();
     while let Some(path) = paths.pop_front() {
-        for next in ties.get(path.last()?).into_iter().flatten().copied() {
+        for next in imports_by_child.get(path.last()?).into_iter().flatten().copied() {
             let longer = [path.as_slice(), &[next]].concat();
             if next == from {
                 return Some(longer);
@@ -188,7 +190,7 @@ fn path_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
     None
 }
 
-/// The cycles in a crate of these files, one line each.
+/// The cycles in a crate with these files, one line each.
 fn cycles_of(files: &[(&str, &str)]) -> Vec<String> {
     let sources =
         files.iter().map(|(path, source)| (module_of(Path::new(path)), (*source).to_owned()));
@@ -199,19 +201,19 @@ fn cycles_of(files: &[(&str, &str)]) -> Vec<String> {
 fn finds_cycles_of_files_and_folders() {
     let lib = ("lib.rs", "mod a; mod b; mod c; pub use a::{A, inner::Inner as Other};");
     let cycles = |a, b, c| cycles_of(&[lib, ("a.rs", a), ("b.rs", b), ("c.rs", c)]);
-    let none: [&str; 0] = [];
+    let no_cycles: [&str; 0] = [];
     let one = ["src: a.rs -> b.rs -> a.rs (2 in all)"];
     assert_eq!(cycles("use super::b::X;", "use super::a::Y;", ""), one);
     assert_eq!(cycles("use crate::{b::X, c};", "fn f() { crate::a::y(); }", ""), one);
-    // Through names that the folder's own module re-exports.
+    // Through names that the folder's module re-exports.
     assert_eq!(cycles("use crate::b::X;", "use crate::A;", ""), one);
     assert_eq!(cycles("mod m { use super::super::b; }", "use super::Other;", ""), one);
-    assert_eq!(cycles("use crate::b::X;", "use crate::Unknown;", ""), none);
+    assert_eq!(cycles("use crate::b::X;", "use crate::Unknown;", ""), no_cycles);
     // A longer cycle is reported by its shortest path.
     let three = ["src: a.rs -> b.rs -> c.rs -> a.rs (3 in all)"];
     assert_eq!(cycles("use super::b;", "use super::c;", "use super::{b, a::{self}};"), three);
-    assert_eq!(cycles("use super::{b, c};", "use super::c;", ""), none);
-    // A folder counts as one unit, whichever of its files imports. Inside it, its own files count.
+    assert_eq!(cycles("use super::{b, c};", "use super::c;", ""), no_cycles);
+    // A folder counts as one unit in its parent folder. Cycles between its files also count.
     let deep = [
         ("lib.rs", "mod a; mod d;"),
         ("a.rs", "use super::d::X;"),

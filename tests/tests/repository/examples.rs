@@ -3,7 +3,7 @@
 use sandmill_tests::{Job, Ran, root};
 use std::fs;
 
-/// Runs a job of an example, and compares its rows with the committed ones, in any order.
+/// Runs a job of an example, and compares its rows with the expected rows in the repository, in any order.
 #[track_caller]
 fn run(example: &str, job: &str, rows: usize) -> Ran {
     let folder = root().join("examples").join(example);
@@ -16,9 +16,9 @@ fn run(example: &str, job: &str, rows: usize) -> Ran {
         expected.extend(text.expect("rows are text").lines().map(str::to_owned));
     }
     expected.sort();
-    // Otherwise the comparison might be of two empty lists.
+    // Make sure that the lists are not empty.
     assert_eq!(expected.len(), rows);
-    assert!(ran.sorted_output() == expected, "other rows than the expected ones\n{ran}");
+    assert!(ran.sorted_output() == expected, "the rows differ from the expected rows\n{ran}");
     ran
 }
 

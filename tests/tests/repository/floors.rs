@@ -1,7 +1,7 @@
-//! Checks the parts of the architecture that the compiler cannot: a file imports only from lower floors of
-//! its crate or from its own folder, and no file grows too long to read. The `lib.rs` of a crate lists its
-//! floors. Floor 0 has the re-exports of other crates, which a file may also import by their own names.
-//! ARCHITECTURE.md says which crate may use which.
+//! Checks rules of the architecture that the compiler does not check. The `lib.rs` of a crate lists its
+//! modules on floors, and a file imports only from lower floors or from its own folder. Floor 0 has the
+//! re-exports of other crates, which a file may also import by the crate's name. ARCHITECTURE.md says which
+//! crate may use which. No file may be too long.
 
 use sandmill_tests::root;
 use sandmill_tests::sources::{imports, module_of, read, rust_files, tokens};
@@ -15,14 +15,14 @@ use std::process::Command;
 const MAX_LINES: usize = 600;
 
 /// Folders whose Rust files must not exceed [`MAX_LINES`].
-const MEASURED: [&str; 5] = ["host", "guest-sdk", "tests", "examples", "benches"];
+const MEASURED_FOLDERS: [&str; 5] = ["host", "guest-sdk", "tests", "examples", "benches"];
 
 /// Crates that list floors.
-const CRATES: [&str; 3] = ["host/src", "host/data/src", "host/guest/src"];
+const CRATES_WITH_FLOORS: [&str; 3] = ["host/src", "host/data/src", "host/guest/src"];
 
 #[test]
 fn imports_go_down() {
-    let wrong = CRATES.map(wrong_imports).concat();
+    let wrong = CRATES_WITH_FLOORS.map(wrong_imports).concat();
     assert!(wrong.is_empty(), "imports that break the floors of a crate's lib.rs:\n{wrong}");
 }
 
@@ -60,8 +60,8 @@ fn wrong_imports(sources: &str) -> String {
     wrong
 }
 
-/// Crates that would tie the leader to the machine that runs the job, or let it parse untrusted bytes.
-const NOT_THE_LEADERS: [&str; 12] = [
+/// Crates that the leader must not use, because they run on the job's machine or parse untrusted bytes.
+const FORBIDDEN_IN_LEADER: [&str; 12] = [
     "arrow",
     "object_store",
     "ort",
@@ -81,11 +81,12 @@ const NOT_THE_LEADERS: [&str; 12] = [
 fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
     let tree = tree("normal,build", &["--package", "sandmill-leader"]);
     assert!(tree.contains("sandmill-files"), "{tree}");
-    let wrong = tree.lines().filter(|line| NOT_THE_LEADERS.iter().any(|not| line.starts_with(not)));
+    let wrong =
+        tree.lines().filter(|line| FORBIDDEN_IN_LEADER.iter().any(|name| line.starts_with(name)));
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
-/// The program's features, with libraries that only this feature adds.
+/// The program's features, each with libraries that only this feature adds.
 const FEATURE_LIBRARIES: [(&str, &[&str]); 3] = [
     ("inference", &["libloading", "ort", "tract-onnx"]),
     ("cuda", &["nvml-wrapper", "tract-cuda"]),
@@ -95,10 +96,10 @@ const FEATURE_LIBRARIES: [(&str, &[&str]); 3] = [
 #[test]
 fn a_build_has_only_the_libraries_of_its_features() {
     for set in 0..1 << FEATURE_LIBRARIES.len() {
-        let asked = |index: usize| set >> index & 1 == 1;
+        let is_in_set = |index: usize| set >> index & 1 == 1;
         let names: Vec<&str> = (0..FEATURE_LIBRARIES.len())
-            .filter(|it| asked(*it))
-            .map(|it| FEATURE_LIBRARIES[it].0)
+            .filter(|index| is_in_set(*index))
+            .map(|index| FEATURE_LIBRARIES[index].0)
             .collect();
         let package = ["--package", "sandmill"];
         let features = names.join(",");
@@ -109,19 +110,20 @@ fn a_build_has_only_the_libraries_of_its_features() {
         assert!(libraries.contains("wasmtime"), "{tree}");
         for (name, added) in FEATURE_LIBRARIES {
             // `cuda` implies `inference`.
-            let has = names.contains(&name) || name == "inference" && names.contains(&"cuda");
+            let is_expected =
+                names.contains(&name) || name == "inference" && names.contains(&"cuda");
             for library in added {
-                assert_eq!(libraries.contains(library), has, "{library}, with {names:?}");
+                assert_eq!(libraries.contains(library), is_expected, "{library}, with {names:?}");
             }
         }
     }
 }
 
-/// Packages whose own code differs without features; the Makefile's `without` names them.
-const DIFFER: [&str; 5] =
+/// Packages whose code depends on Sandmill's features. The Makefile's target `without` builds them.
+const FEATURE_PACKAGES: [&str; 5] =
     ["sandmill", "sandmill-guest-host", "sandmill-node", "sandmill-store", "sandmill-without"];
 
-/// Otherwise the tests would compile hundreds of crates a second time.
+/// Otherwise the tests of builds without features would compile hundreds of crates a second time.
 #[test]
 fn a_build_without_features_shares_all_other_crates() {
     let built = |packages: &[&str]| {
@@ -135,17 +137,17 @@ fn a_build_without_features_shares_all_other_crates() {
         }
         found
     };
-    let all = built(&["--workspace"]);
-    let packages = DIFFER.map(|name| ["--package", name]);
+    let workspace = built(&["--workspace"]);
+    let packages = FEATURE_PACKAGES.map(|name| ["--package", name]);
     let without = built(&[packages.as_flattened(), &["--no-default-features"]].concat());
     assert!(without.len() > 300, "{without:#?}");
     for (package, features) in &without {
         let name = package.split(' ').next().unwrap_or_default();
         assert!(
-            DIFFER.contains(&name) || all.get(package) == Some(features),
+            FEATURE_PACKAGES.contains(&name) || workspace.get(package) == Some(features),
             "{package} has {features:?} without features of Sandmill, and in the workspace {:?}; name it in \
              tests/without/Cargo.toml with these",
-            all.get(package)
+            workspace.get(package)
         );
     }
 }
@@ -181,15 +183,15 @@ fn crates_use_each_other_as_the_architecture_says() {
     assert_eq!(found, documented, "manifests on the left, ARCHITECTURE.md on the right");
 }
 
-/// The crates of the host that a manifest depends on, except for its tests.
+/// The crates of the host in the dependencies of a manifest, without dev-dependencies.
 fn own_dependencies(manifest: &str) -> BTreeSet<String> {
-    let mut counts = false;
+    let mut in_dependencies = false;
     let mut found = BTreeSet::new();
     for line in manifest.lines() {
         if line.starts_with('[') {
-            counts = line.contains("dependencies") && !line.contains("dev-dependencies");
+            in_dependencies = line.contains("dependencies") && !line.contains("dev-dependencies");
         }
-        if let Some((_, rest)) = line.split_once("sandmill-").filter(|_| counts) {
+        if let Some((_, rest)) = line.split_once("sandmill-").filter(|_| in_dependencies) {
             let end = rest.find(|c: char| c != '-' && !c.is_alphanumeric()).unwrap_or(rest.len());
             // The package of host/guest has a longer name, because the SDK has the shorter one.
             found.insert(rest[..end].trim_end_matches("-host").to_owned());
@@ -210,7 +212,7 @@ fn finds_the_crates_that_a_manifest_names() {
 #[test]
 fn files_stay_short() {
     let mut wrong = String::new();
-    for folder in MEASURED {
+    for folder in MEASURED_FOLDERS {
         for path in rust_files(&root().join(folder)) {
             let lines = read(&path).lines().count();
             if lines > MAX_LINES {
@@ -222,13 +224,13 @@ fn files_stay_short() {
     assert!(wrong.is_empty(), "files longer than {MAX_LINES} lines:\n{wrong}");
 }
 
-/// Files of `host` that write to standard output or standard error, each with its reason. Everything for
-/// people goes through `src/cli/terminal.rs`, which escapes control characters.
+/// Files of `host` that may write to standard output or standard error, each with the reason. All text for
+/// users goes through `src/cli/terminal.rs`, which escapes control characters.
 const PRINTING: [(&str, &str); 14] = [
-    ("guest/build.rs", "speaks to cargo"),
-    ("src/cli/terminal.rs", "the exit"),
-    ("src/cli/palette.rs", "asks whether they are terminals, and how wide"),
-    ("report/src/progress.rs", "the bar, which shows numbers alone"),
+    ("guest/build.rs", "prints instructions for cargo"),
+    ("src/cli/terminal.rs", "escapes and prints all text for users"),
+    ("src/cli/palette.rs", "checks whether they are terminals, and how wide"),
+    ("report/src/progress.rs", "the progress bar, which shows only numbers"),
     ("node/src/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
     ("guest/src/compile/child.rs", "the same"),
     ("data/src/typed_output/child.rs", "the same"),
@@ -244,7 +246,7 @@ const PRINTING: [(&str, &str); 14] = [
     ("node/src/worker/session.rs", "the same"),
 ];
 
-/// Untrusted text reaches people only through one function.
+/// Only one module prints text for users, so that untrusted text is always escaped.
 #[test]
 fn only_the_terminal_module_prints() {
     let host = root().join("host");
@@ -259,21 +261,21 @@ fn only_the_terminal_module_prints() {
         }
         let source = read(&path);
         let code = source.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
-        if let Some(line) = prints(code) {
+        if let Some(line) = first_printing_line(code) {
             found.insert(inside, line);
         }
     }
     for (path, line) in &found {
         let may = PRINTING.iter().any(|(allowed, _)| allowed == path);
-        assert!(may, "host/{path}:{line} prints; have cli/terminal.rs do it");
+        assert!(may, "host/{path}:{line} prints; use cli/terminal.rs instead");
     }
     for (path, _) in PRINTING {
-        assert!(found.contains_key(path), "{path} prints nothing; take it out of the list");
+        assert!(found.contains_key(path), "{path} prints nothing; remove it from the list");
     }
 }
 
-/// The first line that writes to standard output or error, or lets `clap` do so.
-fn prints(source: &str) -> Option<usize> {
+/// The first line that writes to standard output or standard error, directly or through `clap`.
+fn first_printing_line(source: &str) -> Option<usize> {
     let tokens = tokens(source);
     let text = |at: usize| tokens.get(at).map_or("", |token| token.1.as_str());
     let is_print = |at: usize| match text(at) {
@@ -300,16 +302,16 @@ fn finds_every_way_to_print() {
         "Cli::parse()",
         "ProgressDrawTarget::stderr_with_hz(1)",
     ] {
-        assert_eq!(prints(printing), Some(1), "{printing}");
+        assert_eq!(first_printing_line(printing), Some(1), "{printing}");
     }
     for silent in ["command.stderr(x)", "terminal::stderr()", "// println!", "fn stderr() {}"] {
-        assert_eq!(prints(silent), None, "{silent}");
+        assert_eq!(first_printing_line(silent), None, "{silent}");
     }
 }
 
-/// The reason for which `folder` must not import `head`; `None` if it may.
+/// The reason why `folder` must not import the module `head`. `None` if it may.
 fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Option<String> {
-    let mine = match floors.get(folder) {
+    let own_floor = match floors.get(folder) {
         Some(floor) => *floor,
         None => {
             return Some(format!("`{folder}` is on no floor; list it in the crate's lib.rs"));
@@ -321,12 +323,12 @@ fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Opti
     match floors.get(head) {
         None if head == "*" => Some("`crate::*` hides which floors are imported".to_owned()),
         None => Some(format!("`crate::{head}` is on no floor")),
-        Some(floor) if *floor < mine => None,
-        Some(floor) if *floor == mine => Some(format!(
-            "`{folder}` imports `{head}`; both are on floor {mine} and must not know each other"
+        Some(floor) if *floor < own_floor => None,
+        Some(floor) if *floor == own_floor => Some(format!(
+            "`{folder}` imports `{head}`; both are on floor {own_floor} and must not know each other"
         )),
         Some(floor) => Some(format!(
-            "`{folder}` (floor {mine}) imports `{head}` (floor {floor}); imports only go down"
+            "`{folder}` (floor {own_floor}) imports `{head}` (floor {floor}); imports only go down"
         )),
     }
 }
@@ -357,11 +359,11 @@ fn declared_modules(lib: &str) -> Vec<String> {
         .collect()
 }
 
-/// The top-level modules of the crate that a module names, with their lines.
+/// The top-level modules of the crate that a module imports, each with its line.
 fn heads(source: &str, module: &[String]) -> Vec<(usize, String)> {
     let imports = imports(&tokens(source), module).into_iter();
     let mut heads: Vec<(usize, String)> =
-        imports.filter_map(|it| Some((it.line, it.path.into_iter().next()?))).collect();
+        imports.filter_map(|import| Some((import.line, import.path.into_iter().next()?))).collect();
     heads.dedup();
     heads
 }

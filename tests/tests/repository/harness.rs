@@ -1,4 +1,4 @@
-//! Tests of the harness, on very simple jobs: what it reports about a run is true.
+//! Tests of the test harness with very simple jobs. Its reports about a run must be true.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, guests, python_guest};

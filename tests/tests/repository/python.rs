@@ -3,25 +3,25 @@
 use sandmill_tests::{root, sandmill};
 use std::process::Command;
 
-/// They compare the readers and writers of Arrow with pyarrow.
+/// These tests compare the readers and writers of Arrow with pyarrow, and check the scan of imports.
 #[test]
 fn the_tests_in_python_pass() {
-    passes(&["test_arrow.py", "test_frames.py", "test_scan.py"]);
+    run_python_tests(&["test_arrow.py", "test_frames.py", "test_scan.py"]);
 }
 
 /// Tests the package that users install into their own Python, with the built program. `make python-light`
 /// installs the runtime.
 #[test]
 fn the_package_drives_the_program() {
-    passes(&["test_package.py"]);
+    run_python_tests(&["test_package.py"]);
 }
 
 #[test]
 fn jobs_of_azure_are_built_in_python() {
-    passes(&["test_parallel_run.py"]);
+    run_python_tests(&["test_parallel_run.py"]);
 }
 
-fn passes(tests: &[&str]) {
+fn run_python_tests(tests: &[&str]) {
     for test in tests {
         let ran = Command::new(root().join("target/venv/bin/python"))
             .arg(root().join("python/tests").join(test))

@@ -1,5 +1,4 @@
-//! Inputs in stores: S3 on moto's server, web servers with faults, and Azure's blobs with a service
-//! principal.
+//! Inputs and outputs in stores: S3 on moto's server, web servers with faults, and Azure's blobs.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python, root};
@@ -8,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Text that must not appear in any file or message.
+/// Part of all secrets in these tests. It must not appear in any file or message.
 const SECRET: &str = "hushhush";
 
 /// A job over files, which caches objects in its own folder.
@@ -25,21 +24,21 @@ fn datastores(job: Job, stores: &str) -> Job {
 }
 
 /// Checks that no file of the job and no message contains a secret.
-fn keeps_secrets(ran: &Ran) {
+fn assert_no_secrets(ran: &Ran) {
     assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran}");
-    fn look(folder: &Path) {
+    fn check_files(folder: &Path) {
         for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                look(&path);
+                check_files(&path);
             } else if let Ok(bytes) = fs::read(&path) {
                 let found = bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes());
                 assert!(!found, "{} holds a secret", path.display());
             }
         }
     }
-    look(&ran.dir().join("job"));
-    look(&ran.dir().join("objects"));
+    check_files(&ran.dir().join("job"));
+    check_files(&ran.dir().join("objects"));
 }
 
 #[test]
@@ -55,10 +54,10 @@ fn a_folder_of_s3_is_an_input() {
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3", "x.csv: 1"]);
     ran.says("4 objects, 7 bytes; 4 to fetch\n");
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
 
-    // Nothing is fetched again, and the result stays valid, until an object changes, even to one of the same
-    // length.
+    // Nothing is fetched again, and the result is reused, until an object changes, even to another of the
+    // same length.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("4 objects, 7 bytes; 0 to fetch\n").says("nothing has changed");
@@ -72,9 +71,8 @@ fn a_folder_of_s3_is_an_input() {
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
 }
 
-/// Empty objects that represent folders are not items. If an object and a folder have the same name, nothing
-/// disappears silently: the objects in the folder fail. The bucket in the environment is not used for the
-/// job.
+/// Empty objects that represent folders are not items. If an object and a folder have the same name, the
+/// objects in the folder fail. The bucket in the environment has no effect on the job.
 #[test]
 fn folders_and_objects_of_one_name() {
     let moto = Server::moto();
@@ -137,22 +135,22 @@ fn an_input_may_be_larger_than_the_cache() {
     let job = moto.opened_for(job("{t: s3://box/in/}"));
     let objects = job.path("objects");
     let mut running = job.start(&[]);
-    let mut most = 0;
+    let mut max_bytes = 0;
     running.until("the job ends", |_| {
-        most = most.max(bytes_here(&objects));
+        max_bytes = max_bytes.max(bytes_here(&objects));
         fs::read_to_string(objects.with_file_name("job/output/parallel_run_step.txt"))
             .is_ok_and(|rows| rows.lines().count() == 30)
     });
     let ran = running.wait();
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["x: 102400"; 30]);
-    assert!((200 << 10..=1 << 20).contains(&most), "{most}");
+    assert!((200 << 10..=1 << 20).contains(&max_bytes), "{max_bytes}");
     // A second run finds that nothing has changed, although most objects are no longer in the cache.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");
 
-    // An object that is larger than the cache fails alone.
+    // An object that is larger than the cache fails, and the others are processed.
     moto.put("/box/in/07/x", vec![b'x'; 2 << 20]);
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
@@ -167,14 +165,14 @@ fn the_first_mini_batch_waits_only_for_its_objects() {
     let server = Server::objects(0);
     let url = server.url();
     let paths = format!("[{url}/in/a-1, {url}/in/b-2, {url}/in/held.c-3]");
-    let wait = |job: Job, what: &str| {
+    let start_and_wait_for = |job: Job, text: &str| {
         let mut running = job.start(&[]);
         let rows = running.dir().join("job/output/parallel_run_step.txt");
-        running.until("a row", |_| fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(what)));
+        running.until("a row", |_| fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(text)));
         running
     };
     let files = job(&format!("{{t: {{paths: {paths}}}}}"));
-    let running = wait(files, "a-1");
+    let running = start_and_wait_for(files, "a-1");
     server.release();
     let ran = running.wait();
     ran.exits_with(0);
@@ -186,7 +184,7 @@ fn the_first_mini_batch_waits_only_for_its_objects() {
         "inputs: {{t: {{paths: {paths}, format: csv, header: false, \
          schema: {{x: string}}}}}}\narguments: [--rows]"
     ));
-    let running = wait(datastores(tables, ""), "a-1");
+    let running = start_and_wait_for(datastores(tables, ""), "a-1");
     server.release();
     let ran = running.wait();
     ran.exits_with(0);
@@ -201,7 +199,7 @@ fn missing_buckets_and_objects_are_refused() {
         let ran = moto.opened_for(job(inputs)).run(&[]);
         ran.exits_with(2);
         assert!(!ran.has("job"), "{ran}");
-        keeps_secrets(&ran);
+        assert_no_secrets(&ran);
         ran.stderr.replace(&moto.url(), "[server]")
     };
     assert_snapshot!(refused("{t: s3://nowhere/in/}"), @"
@@ -272,12 +270,12 @@ fn a_service_principal_gives_access_to_azure() {
     let ran = datastores(job("{t: {path: '*.txt', datastore: blobs}}"), &stores).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a-1.txt: 10", "b-2.txt: 20"]);
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
 
     let stores = blobs(&server, "hushhush-of-another");
     let ran = datastores(job("{t: {path: /, datastore: blobs}}"), &stores).run(&[]);
     ran.exits_with(2);
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
     assert_snapshot!(ran.stderr.replace(&server.url(), "[server]"), @r#"
     input 't': inspecting datastore://blobs/
     error: input 't': listing datastore://blobs/ was refused, using the credentials of datastore blobs: check the rights to list and read there (401 Unauthorized: {"error": "invalid_client"})
@@ -286,7 +284,7 @@ fn a_service_principal_gives_access_to_azure() {
 
 #[test]
 fn blobs_of_azurite_are_an_input() {
-    // A key is base64; so is this text.
+    // Keys are base64, and this text is valid base64.
     let key = "hushhushhushhushhushhush";
     let azurite = Server::azurite(key);
     let endpoint = format!("{}/acc", azurite.url());
@@ -294,8 +292,8 @@ fn blobs_of_azurite_are_an_input() {
         let script = root().join("tests/servers/put_blob.py");
         let mut command = Command::new(python());
         command.arg(script).args([&endpoint, "acc", key, "scans", name, content]);
-        let put = command.output().unwrap();
-        assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let stores = |key: &str| {
         format!(
@@ -307,12 +305,12 @@ fn blobs_of_azurite_are_an_input() {
     let ran = datastores(job(inputs), &stores(key)).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2"]);
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
 
     let ran = datastores(job(inputs), &stores("hushhushHUSHHUSHhushhush")).run(&[]);
     ran.exits_with(2);
     ran.says("listing datastore://blobs/in/ was refused, using the credentials of datastore blobs");
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
 }
 
 #[test]
@@ -327,7 +325,7 @@ fn results_go_to_a_store() {
     ran.exits_with(0);
     ran.says("1 object, 18 bytes");
     assert_eq!(moto.get("/box/results/parallel_run_step.txt"), "a.txt: 1\nb.txt: 2\n");
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
     // The next run does not repeat the job, but writes its results again.
     moto.delete("/box/results/parallel_run_step.txt");
     let ran = ran.into_job().run(&[]);
@@ -361,7 +359,8 @@ fn a_policy_allows_datastores_by_name() {
     ran.says("the operator's policy allows only the datastores blobs");
 }
 
-/// While an object was being fetched, earlier versions kept an empty file with the object's length and time.
+/// While an earlier version of Sandmill fetched an object, its cache had a file of zeros with the object's
+/// length and time.
 #[test]
 fn cached_files_of_an_earlier_version_are_not_used() {
     let moto = Server::moto();
@@ -376,7 +375,7 @@ fn cached_files_of_an_earlier_version_are_not_used() {
     let slot = fs::read_dir(ran.dir().join("objects")).unwrap().next().unwrap().unwrap();
     let name = slot.file_name().into_string().unwrap();
     let old = slot.path().with_file_name(name.strip_prefix("2-").expect("it has a version"));
-    // Restores that state: the length and time are those of the object, but the file has no content.
+    // Restores this state: replaces the content by zeros, and keeps the length and time.
     for entry in fs::read_dir(slot.path().join("data")).unwrap() {
         let entry = entry.unwrap();
         let file = fs::File::options().write(true).open(entry.path()).unwrap();
@@ -390,5 +389,5 @@ fn cached_files_of_an_earlier_version_are_not_used() {
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0).says("; 2 to fetch");
     assert_eq!(ran.sorted_output(), ["1", "1"]);
-    assert!(!old.exists(), "nothing uses it");
+    assert!(!old.exists(), "the cache of the earlier version is removed");
 }

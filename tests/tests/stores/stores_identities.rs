@@ -1,5 +1,5 @@
-//! Access to stores without keys of the job's owner: with the identity of a machine, a pod or a service
-//! account, and the certificates that TLS trusts. A server imitates the clouds.
+//! Access to stores without the user's keys: with the identity of a machine, a pod or a service account. Also
+//! the certificates that TLS trusts. A server imitates the clouds.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, guest};
@@ -19,7 +19,7 @@ impl Clouds {
         Self { server: Server::clouds(folder.path(), is_secure), folder }
     }
 
-    /// The URL with TLS; the server's certificate is for that name.
+    /// The URL for TLS. The server's certificate is for the name `localhost`.
     fn secure_url(&self) -> String {
         format!("https://localhost:{}", self.server.port)
     }
@@ -36,14 +36,14 @@ fn job(inputs: &str, stores: &str) -> Job {
     job.datastores("1 MB", stores)
 }
 
-/// Checks that all objects arrived, and that no secret appears anywhere.
-fn has_all(ran: &Ran) {
+/// Checks that the job read all objects, and that no secret appears anywhere.
+fn assert_all_read(ran: &Ran) {
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2"]);
-    keeps_secrets(ran);
+    assert_no_secrets(ran);
 }
 
-fn keeps_secrets(ran: &Ran) {
+fn assert_no_secrets(ran: &Ran) {
     assert!(!ran.stdout.contains("hushhush") && !ran.stderr.contains("hushhush"), "{ran}");
     let files = walk(&ran.dir().join("job")).into_iter().chain(walk(&ran.dir().join("objects")));
     for file in files {
@@ -55,6 +55,7 @@ fn keeps_secrets(ran: &Ran) {
     }
 }
 
+/// All files below a folder.
 fn walk(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
@@ -66,7 +67,7 @@ fn a_certificate_must_be_trusted() {
     let url = clouds.secure_url();
     let web =
         |name: &str| job(&format!("{{paths: [{name}/web/in/a.txt, {name}/web/in/b.txt]}}"), "");
-    has_all(&web(&url).env("SSL_CERT_FILE", &clouds.path("ca.pem")).run(&[]));
+    assert_all_read(&web(&url).env("SSL_CERT_FILE", &clouds.path("ca.pem")).run(&[]));
     let ran = web(&url).run(&[]);
     ran.exits_with(2);
     assert_snapshot!(ran.stderr.replace(&clouds.server.port.to_string(), "[port]"), @"
@@ -93,7 +94,7 @@ fn a_service_account_gives_access_to_google() {
     };
     let own = stores(&clouds.path("account.json"));
     let ran = job("{path: in/, datastore: g}", &own).yaml("output: datastore://g/out/").run(&[]);
-    has_all(&ran);
+    assert_all_read(&ran);
     let rows = clouds.server.get("/put/out/parallel_run_step.txt");
     assert_eq!(rows.lines().count(), 2, "{rows}");
     // By URL, with the credentials of the environment.
@@ -101,13 +102,13 @@ fn a_service_account_gives_access_to_google() {
         .env("GOOGLE_APPLICATION_CREDENTIALS", &clouds.path("account.json"))
         .env("GOOGLE_BASE_URL", &url)
         .run(&[]);
-    has_all(&ran);
+    assert_all_read(&ran);
     // With another account.
     let others = Clouds::new(false);
     let ran = job("{path: in/, datastore: g}", &stores(&others.path("account.json"))).run(&[]);
     ran.exits_with(2);
     ran.says("was refused, using the credentials of datastore g");
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
 }
 
 #[test]
@@ -120,8 +121,8 @@ fn the_identity_of_a_google_machine_is_used() {
     };
     let stores =
         format!("  g: {{type: gcs, bucket: gcs, endpoint: '{url}', managed_identity: true}}\n");
-    has_all(&machine(job("{path: in/, datastore: g}", &stores)));
-    has_all(&machine(job("gs://gcs/in/", "").env("GOOGLE_BASE_URL", &url)));
+    assert_all_read(&machine(job("{path: in/, datastore: g}", &stores)));
+    assert_all_read(&machine(job("gs://gcs/in/", "").env("GOOGLE_BASE_URL", &url)));
 }
 
 #[test]
@@ -137,14 +138,14 @@ fn the_identity_of_an_azure_application_is_used() {
         "  z: {{type: azure, account: acc, container: blobs, endpoint: '{url}/acc', managed_identity: true}}\n"
     );
     let named = || job("{path: in/, datastore: z}", &stores);
-    has_all(&machine(named(), "hushhush-header"));
+    assert_all_read(&machine(named(), "hushhush-header"));
     let by_address = job("az://blobs/in/", "")
         .env("AZURE_STORAGE_ACCOUNT_NAME", "acc")
         .env("AZURE_STORAGE_ENDPOINT", &format!("{url}/acc"));
-    has_all(&machine(by_address, "hushhush-header"));
+    assert_all_read(&machine(by_address, "hushhush-header"));
     let ran = machine(named(), "hushhush-of-another");
     ran.exits_with(2);
-    keeps_secrets(&ran);
+    assert_no_secrets(&ran);
 }
 
 #[test]
@@ -156,7 +157,7 @@ fn identities_of_amazon_machines_pods_and_roles_are_used() {
     let named = || job("{path: in/, datastore: s}", &stores);
     let by_address = || job("s3://aws/in/", "").env("AWS_ENDPOINT_URL", &url);
     for job in [named(), by_address()] {
-        has_all(&job.env("AWS_METADATA_ENDPOINT", &url).run(&[]));
+        assert_all_read(&job.env("AWS_METADATA_ENDPOINT", &url).run(&[]));
     }
     for job in [named(), by_address()] {
         let job = job.file("pod.token", "hushhush-pod");
@@ -165,7 +166,7 @@ fn identities_of_amazon_machines_pods_and_roles_are_used() {
             .env("AWS_CONTAINER_CREDENTIALS_FULL_URI", &format!("{url}/pod"))
             .env("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", &token)
             .run(&[]);
-        has_all(&ran);
+        assert_all_read(&ran);
     }
     // The STS server must have TLS.
     let clouds = Clouds::new(true);
@@ -178,10 +179,10 @@ fn identities_of_amazon_machines_pods_and_roles_are_used() {
     let stores = format!(
         "  s: {{type: s3, bucket: aws, endpoint: '{url}', role_arn: 'arn:aws:iam::1:role/r', token_file: {token}}}\n"
     );
-    has_all(&role(job("{path: in/, datastore: s}", &stores)));
+    assert_all_read(&role(job("{path: in/, datastore: s}", &stores)));
     let by_address = job("s3://aws/in/", "")
         .env("AWS_ENDPOINT_URL", &url)
         .env("AWS_ROLE_ARN", "arn:aws:iam::1:role/r")
         .env("AWS_WEB_IDENTITY_TOKEN_FILE", &token);
-    has_all(&role(by_address));
+    assert_all_read(&role(by_address));
 }

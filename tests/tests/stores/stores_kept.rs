@@ -1,4 +1,4 @@
-//! Side inputs and models in stores, and unusual stores.
+//! Side inputs and models in stores, and stores with unusual keys, servers or caches.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, cut_denials, guest};
@@ -12,7 +12,7 @@ fn job(script: &str, lines: &str, server: &Server) -> Job {
     server.opened_for(Job::new(&guest(script)).yaml(lines).datastores("1 MB", ""))
 }
 
-/// A job that reads these paths.
+/// A job that tries to read these paths.
 fn reading(lines: &str, paths: &[&str], server: &Server) -> Job {
     let arguments: Vec<_> = paths.iter().map(|path| format!("--path, {path}")).collect();
     let lines = format!(
@@ -22,12 +22,12 @@ fn reading(lines: &str, paths: &[&str], server: &Server) -> Job {
     job("reads_outside", &lines, server).file("in/a.txt", "1")
 }
 
-/// The guest's results for the paths below `below`.
-fn got(ran: &Ran, below: &str) -> String {
+/// The guest's results for the paths below `folder`.
+fn read_results(ran: &Ran, folder: &str) -> String {
     ran.exits_with(0);
     let output = ran.output().replace('\n', " | ");
-    let shown = |part: &&str| part.starts_with(&format!("host {below}"));
-    output.split(" | ").filter(shown).map(cut_denials).collect::<Vec<_>>().join("\n")
+    let is_below = |part: &&str| part.starts_with(&format!("host {folder}"));
+    output.split(" | ").filter(is_below).map(cut_denials).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn side_inputs_are_read_from_stores() {
     let side =
         |address: &str| reading(&format!("side_inputs: {{words: '{address}'}}"), &paths, &moto);
     let ran = side("s3://box/words/").run(&[]);
-    assert_snapshot!(got(&ran, "/side_inputs"), @"
+    assert_snapshot!(read_results(&ran, "/side_inputs"), @"
     host /side_inputs/words/a.txt=GOT IT: 2
     host /side_inputs/words/deep/b.txt=GOT IT: 3
     ");
-    // Sandmill compares the objects to decide whether the result is still valid.
+    // Before Sandmill reuses a result, it compares the objects.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");
@@ -94,7 +94,7 @@ fn models_are_read_from_stores() {
         "/models/old/model.onnx",
     ];
     let ran = reading(models, &paths, &moto).run(&[]);
-    assert_snapshot!(got(&ran, "/models"), @"
+    assert_snapshot!(read_results(&ran, "/models"), @"
     host /models/digits/digits.onnx=GOT IT: 2
     host /models/whole/weights.bin=GOT IT: 5
     host /models/newest/model.onnx=GOT IT: 6
@@ -128,8 +128,8 @@ fn policies_apply_to_side_inputs_and_models() {
     "#);
 }
 
-/// An object whose key cannot be a file's path fails alone, even if the input names its folder or a glob. So
-/// does an object below another object.
+/// An object whose key cannot be a file's path fails, and so does an object below another object. The other
+/// objects are processed, for inputs by folder and by glob.
 #[test]
 fn odd_keys_fail_their_own_items() {
     let moto = Server::moto();
@@ -193,7 +193,7 @@ fn unusual_and_stopped_servers() {
 /// A resumed job fetches the objects that had failed, and repeats nothing else.
 #[test]
 fn a_resume_fetches_from_a_recovered_store() {
-    for (script, how, rows) in [
+    for (script, settings, rows) in [
         ("echo_files", "", vec!["a-1: 6", "closed.b-2: 26", "d-1: 6"]),
         (
             "echo_table",
@@ -203,9 +203,9 @@ fn a_resume_fetches_from_a_recovered_store() {
     ] {
         let server = Server::objects(0);
         let url = server.url();
-        let size = if how.is_empty() { 1 } else { 6 };
+        let size = if settings.is_empty() { 1 } else { 6 };
         let lines = format!(
-            "inputs: {{t: {{paths: [{url}/in/a-1, {url}/in/closed.b-2, {url}/in/d-1]{how}}}}}\n\
+            "inputs: {{t: {{paths: [{url}/in/a-1, {url}/in/closed.b-2, {url}/in/d-1]{settings}}}}}\n\
              mini_batch_size: {size}\nprocess_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]"
         );
         let ran = job(script, &lines, &server).run(&[]);
@@ -218,33 +218,33 @@ fn a_resume_fetches_from_a_recovered_store() {
     }
 }
 
-/// A file system that stores only whole seconds. Dropping it unmounts it.
-struct Rounding(PathBuf);
+/// A mounted file system that stores times in whole seconds. It is unmounted when this value is dropped.
+struct RoundingDisk(PathBuf);
 
-impl Rounding {
-    /// Returns `None` if this user cannot mount one.
-    fn mount(at: &Path) -> Option<Self> {
-        let image = at.with_extension("image");
+impl RoundingDisk {
+    /// `None` if this user cannot mount file systems.
+    fn mount(folder: &Path) -> Option<Self> {
+        let image = folder.with_extension("image");
         File::create(&image).and_then(|file| file.set_len(16 << 20)).ok()?;
-        fs::create_dir(at).ok()?;
-        let done = |command: &mut Command| command.output().is_ok_and(|ran| ran.status.success());
-        let made = done(Command::new("mkfs.ext4").args(["-q", "-I", "128"]).arg(&image))
-            && done(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(at));
-        let it = made.then(|| Self(at.to_owned()))?;
-        fs::set_permissions(at, Permissions::from_mode(0o700)).ok()?;
-        Some(it)
+        fs::create_dir(folder).ok()?;
+        let succeeds =
+            |command: &mut Command| command.output().is_ok_and(|ran| ran.status.success());
+        let is_mounted = succeeds(Command::new("mkfs.ext4").args(["-q", "-I", "128"]).arg(&image))
+            && succeeds(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(folder));
+        let disk = is_mounted.then(|| Self(folder.to_owned()))?;
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).ok()?;
+        Some(disk)
     }
 }
 
-impl Drop for Rounding {
+impl Drop for RoundingDisk {
     fn drop(&mut self) {
-        // If it cannot be unmounted, it stays.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// On such a file system, two versions of an object look the same. So objects of an earlier job are fetched
-/// again, but an unchanged job is still recognized as unchanged.
+/// If times are rounded, two versions of an object can look the same. So Sandmill fetches objects of an
+/// earlier job again, but still reuses the result of an unchanged job.
 #[test]
 fn a_file_system_that_rounds_times_serves_no_old_versions() {
     let moto = Server::moto();
@@ -254,8 +254,8 @@ fn a_file_system_that_rounds_times_serves_no_old_versions() {
         moto.put("/box/in/b.csv", "n\n2\n");
         let lines = format!("inputs: {{t: {{path: 's3://box/in/'{format}}}}}\narguments: [--rows]");
         let job = job(script, &lines, &moto);
-        let Some(rounding) = Rounding::mount(&job.path("objects")) else {
-            eprintln!("skipped: no file system can be mounted here");
+        let Some(rounding) = RoundingDisk::mount(&job.path("objects")) else {
+            eprintln!("skipped: this user cannot mount file systems");
             return;
         };
         let ran = job.run(&[]);

@@ -1,14 +1,15 @@
-//! Files in stores: a manifest lists them until a mini-batch needs them.
+//! File inputs in stores. A manifest lists the objects, and an object is fetched when a mini-batch needs it.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Running, Server, guest};
 use std::fs;
 
-const LINES: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
+/// Settings of all jobs.
+const SETTINGS: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
 
 /// A job over files of a store, which caches objects in its own folder.
 fn job(inputs: &str, server: &Server) -> Job {
-    let job = Job::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{LINES}"));
+    let job = Job::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{SETTINGS}"));
     server.opened_for(job.datastores("1 MB", ""))
 }
 
@@ -22,7 +23,7 @@ fn bucket(objects: &[(&str, &str)]) -> Server {
     moto
 }
 
-/// No file is created before it is needed.
+/// A plan fetches no objects, and its list of objects is removed.
 #[test]
 fn a_plan_makes_no_files() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/b/d", "333"), ("in/b.x", "4")]);
@@ -33,13 +34,13 @@ fn a_plan_makes_no_files() {
              0  t              2  a .. b.x
              1  t              2  b/c .. b/d
     ");
-    let here = |folder: &str| {
+    let count_files = |folder: &str| {
         let slot = fs::read_dir(ran.dir().join("objects")).into_iter().flatten().flatten().next();
         let entries = slot.and_then(|slot| fs::read_dir(slot.path().join(folder)).ok());
         entries.into_iter().flatten().count()
     };
     assert_eq!(
-        (here("data"), here("part"), here("list")),
+        (count_files("data"), count_files("part"), count_files("list")),
         (0, 0, 0),
         "the list is removed as well"
     );
@@ -75,7 +76,7 @@ fn names_and_folders_are_found_in_the_list() {
     assert_eq!(ran.sorted_output(), ["b.txt: 2", "c.txt: 3", "e.txt: 1"]);
 }
 
-/// The input may be a folder by its address (a final slash), or because objects are below it.
+/// An address is a folder if it ends with a slash, or if there are objects below it.
 #[test]
 fn a_mini_batch_sees_only_its_own_objects() {
     let moto = bucket(&[("in/a.txt", "1"), ("in/b.txt", "22"), ("in/c.txt", "333")]);
@@ -90,7 +91,8 @@ fn a_mini_batch_sees_only_its_own_objects() {
     }
 }
 
-/// Files of an earlier job never get in the way.
+/// Cached files of an earlier job do not cause failures, even if a folder has replaced an object, or the
+/// reverse.
 #[test]
 fn objects_become_folders_and_folders_objects() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/d", ""), ("in/d/e", "333")]);
@@ -106,7 +108,7 @@ fn objects_become_folders_and_folders_objects() {
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["b: 2", "d: 3", "x: 1"]);
-    // The other way round, for tables.
+    // The reverse, for tables.
     for name in ["a/x", "b", "d"] {
         moto.delete(&format!("/box/in/{name}"));
     }
@@ -142,16 +144,16 @@ fn an_empty_object_with_others_below_is_a_folder() {
     let of_tables = moto.opened_for(table.datastores("1 MB", "")).run(&[]);
     of_tables.exits_with(0);
     assert_eq!(of_tables.sorted_output(), ["1", "2", "3"]);
-    let beside = Job::new(&guest("reads_outside")).file("in/x.txt", "").yaml(
+    let side_input = Job::new(&guest("reads_outside")).file("in/x.txt", "").yaml(
         "inputs: {t: in}\nside_inputs: {s: s3://box/}\nprocess_count_per_node: 1\narguments: [--path, \
          /side_inputs/s/d/e.csv, --path, /side_inputs/s/d/f.csv]",
     );
-    let beside = moto.opened_for(beside.datastores("1 MB", "")).run(&[]);
-    beside.exits_with(0);
-    assert_eq!(beside.output().matches(".csv=GOT IT").count(), 4, "{beside}");
+    let side_input = moto.opened_for(side_input.datastores("1 MB", "")).run(&[]);
+    side_input.exits_with(0);
+    assert_eq!(side_input.output().matches(".csv=GOT IT").count(), 4, "{side_input}");
 }
 
-/// Both use the same cache.
+/// Jobs over files and jobs over tables use the same cache.
 #[test]
 fn file_and_table_jobs_share_cached_objects() {
     let moto = bucket(&[("in/a.csv", "n\n1\n"), ("in/b.csv", "n\n2\n")]);
@@ -170,7 +172,7 @@ fn file_and_table_jobs_share_cached_objects() {
         let script = guest(if format.is_empty() { "echo_files" } else { "echo_table" });
         let inputs = format!("{{t: {{path: 's3://box/in/'{format}}}}}");
         let yaml = format!(
-            "name: test\nentry_script: {}\ninputs: {inputs}\n{LINES}\narguments: [--rows]\n",
+            "name: test\nentry_script: {}\ninputs: {inputs}\n{SETTINGS}\narguments: [--rows]\n",
             script.display()
         );
         let lines = if format.is_empty() { yaml } else { yaml.replace("size: 2", "size: 1 KB") };
@@ -181,7 +183,7 @@ fn file_and_table_jobs_share_cached_objects() {
     }
 }
 
-/// W7: mini-batches that are done must not have changed, nor may the other objects since the job began.
+/// W7: a job is not resumed if objects have changed since it began.
 #[test]
 fn a_killed_job_resumes_if_its_objects_are_unchanged() {
     let moto = bucket(&[]);
@@ -205,6 +207,7 @@ fn a_killed_job_resumes_if_its_objects_are_unchanged() {
     ran.says("mini-batch 0 (/inputs/t/000 and 1 more) has changed since it was done");
 }
 
+/// The id of the process that fetches objects.
 fn fetcher(running: &Running) -> Option<u32> {
     let is_fetcher = |(_, command): &(u32, String)| command.ends_with(" fetch-worker");
     running.children().into_iter().find(is_fetcher).map(|(process, _)| process)
@@ -212,14 +215,15 @@ fn fetcher(running: &Running) -> Option<u32> {
 
 /// Kills the process that fetches objects. Returns its id.
 fn kill_fetcher(running: &Running) -> u32 {
-    let number = fetcher(running).expect("it fetches");
-    let process = rustix::process::Pid::from_raw(number.cast_signed()).expect("it has a number");
-    rustix::process::kill_process(process, rustix::process::Signal::KILL).expect("it runs");
+    let number = fetcher(running).expect("a fetch process");
+    let process = rustix::process::Pid::from_raw(number.cast_signed()).expect("a process id");
+    rustix::process::kill_process(process, rustix::process::Signal::KILL)
+        .expect("the process runs");
     number
 }
 
-/// Kills it as the kernel does when memory runs out. A new process fetches the objects that are missing. The
-/// cache has room for a third of the objects, so there is always something to fetch.
+/// The fetch process is killed, as if memory had run out. A new process fetches the missing objects. The
+/// cache has room for a third of the objects, so there are always objects to fetch.
 #[test]
 fn a_killed_fetch_process_is_replaced() {
     let moto = bucket(&[]);
@@ -230,14 +234,14 @@ fn a_killed_fetch_process_is_replaced() {
     let rows = running.dir().join("job/output/parallel_run_step.txt");
     running.until("some rows", |_| fs::metadata(&rows).is_ok_and(|rows| rows.len() > 0));
     let first = kill_fetcher(&running);
-    running.until("another one", |running| fetcher(running).is_some_and(|it| it != first));
+    running.until("another one", |running| fetcher(running).is_some_and(|pid| pid != first));
     let ran = running.wait();
     ran.exits_with(0);
     assert_eq!(ran.sorted_output().len(), 30);
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }
 
-/// The same with tables that all fit into the cache, so that all of them are fetched.
+/// The same with tables that all fit into the cache, so that all are fetched at the start.
 #[test]
 fn a_killed_fetch_process_is_replaced_for_tables() {
     let server = Server::objects(0);
@@ -251,10 +255,13 @@ fn a_killed_fetch_process_is_replaced_for_tables() {
         paths.join(", ")
     ));
     let mut running = table.datastores("1 MB", "").start(&[]);
-    let asked = |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
-    running.until("what is held is asked for", |_| asked("held.b-3") && asked("held.c-3"));
+    let is_requested =
+        |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
+    running.until("the held objects are requested", |_| {
+        is_requested("held.b-3") && is_requested("held.c-3")
+    });
     let first = kill_fetcher(&running);
-    running.until("another one", |running| fetcher(running).is_some_and(|it| it != first));
+    running.until("another one", |running| fetcher(running).is_some_and(|pid| pid != first));
     server.release();
     let ran = running.wait();
     ran.exits_with(0);
@@ -265,8 +272,8 @@ fn a_killed_fetch_process_is_replaced_for_tables() {
     ran.exits_with(0).says("; 0 to fetch");
 }
 
-/// A job that was killed while it fetched all objects leaves complete objects that the next job can use, and
-/// no partial ones.
+/// A job is killed while it fetches objects. The next job reuses the complete objects, and fetches the
+/// others.
 #[test]
 fn objects_fetched_by_a_killed_job_are_reused() {
     let server = Server::objects(0);
@@ -282,7 +289,7 @@ fn objects_fetched_by_a_killed_job_are_reused() {
     let mut running = table.datastores("1 MB", "").start(&[]);
     let rows = running.dir().join("job/output/parallel_run_step.txt");
     let last = "a19-3 2\n";
-    running.until("the last rows before what is held", |_| {
+    running.until("the last rows before the held objects", |_| {
         fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(last))
     });
     running.kill_leader();
