@@ -78,7 +78,7 @@ fn c_folder() -> std::path::PathBuf {
 fn faults_are_found() {
     let faults = [
         ("[str(context.mini_batch_id)", "[str(float(context.mini_batch_id))", "context"),
-        ("return [summed(read(path))]", "return [summed(read(path)[1:])]", "read"),
+        ("return [length_and_sum(read(path))]", "return [length_and_sum(read(path)[1:])]", "read"),
         ("file.write(\"shutdown\")", "file.write(\"bye\")", "shutdown"),
         ("random.getrandbits(128)", "7", "random"),
         ("raise RuntimeError(sys.argv[2])", "pass", "init-error"),

@@ -106,8 +106,8 @@ fn a_plan_begins_with_its_summary() {
     let ran = on_terminal(table(), 80, "plan job.yaml --set mini_batch_size=1000");
     ran.exits_with(0);
     assert_snapshot!(screen(&ran), @r#"
-    ^[33mnote:^[0m mini_batch_size is 1000 bytes: for tables it is a number of bytes, and such
-      a small number makes many small mini-batches; for rows, write "1000 rows"
+    ^[33mnote:^[0m mini_batch_size is 1000 bytes: for tables it is a number of bytes, and
+      such a small number makes many small mini-batches; for rows, write "1000 rows"
     ^[33mnote:^[0m columns of input people: identifier int64, x string
     ^[33mnote:^[0m input people: x is read as string (in.csv, line 2002: "oops" is not a
       valid float64); set schema to fix types (sandmill plan --write-schema prints

@@ -92,7 +92,7 @@ fn failed_rows_end_the_map_unless_tolerated() {
         "echo_table",
         "--arg --fail --arg n --error-threshold 2999",
     );
-    ran.exits_with(42).says("3,000 rows failed, and 2999 may");
+    ran.exits_with(42).says("3,000 rows failed, more than --error-threshold allows (2999)");
 }
 
 #[test]
