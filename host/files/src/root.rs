@@ -44,8 +44,8 @@ impl OpenRoot {
         self.listed(file).is_some()
     }
 
-    /// Whether a file is on this disk. An object of a store is, if its file has the length and time in the
-    /// manifest. Returns `true` for all other files.
+    /// Whether a file is on this disk. An object of a store is on this disk if its file has the length and
+    /// time that the manifest says. Returns `true` for all other files.
     pub fn is_here(&self, file: &str) -> bool {
         match self.listed(file) {
             Some(Ok(object)) => {

@@ -16,8 +16,8 @@ use std::path::Path;
 /// copied.
 ///
 /// # Errors
-/// If there is no space for the file, if it would be copied but has more bytes, or if the folder cannot be
-/// made.
+/// If there is no space for the file, if the file must be copied and has more than `most` bytes, or if the
+/// folder cannot be made.
 pub(super) fn give(file: &mut File, name: &Path, folder: &Path, most: u64) -> io::Result<u64> {
     remove_tree(folder)?;
     fs::create_dir_all(folder)?;

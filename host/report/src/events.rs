@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(read, samples::job());
     }
 
-    /// M4: the last event is always written, and so is a notice that events are missing.
+    /// The last event is always written, and so is a notice that events are missing.
     #[test]
     fn events_over_budget_are_dropped_except_the_last() {
         let folder = tempfile::tempdir().unwrap();

@@ -232,7 +232,7 @@ mod tests {
         let items = vec![
             item(Some(7), None, "5 fields, 4 expected"),
             item(None, Some(3), "no such species"),
-            // L9: spreadsheet programs must not read it as a formula.
+            // Spreadsheet programs must not read it as a formula.
             item(None, Some(4), "=HYPERLINK(\"http://x\")"),
             item(None, Some(5), "-5"),
         ];

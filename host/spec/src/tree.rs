@@ -95,7 +95,8 @@ pub(super) fn shorten(text: &str) -> Cow<'_, str> {
 /// Parses one document. `None`, with an error, if there is no usable tree.
 pub(super) fn parse(text: &str, report: &ErrorReport) -> Option<YamlNode> {
     let is_valid = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
-    // Most files have no lines to indent, and are parsed only once.
+    // `lenient` indents continuation lines that the YAML standard forbids, but other tools accept. Most files
+    // have none, and are parsed only once.
     let indented = lenient::indented(text).filter(|indented| !is_valid(text) && is_valid(indented));
     match indented {
         Some(indented) => parse_strictly(&indented, report),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most folders whose objects are fetched at the same time. Each folder has a fetcher process.
+/// The maximum number of folders whose objects are fetched at the same time. Each folder has a fetcher process.
 const MAX_BUSY_FOLDERS: usize = 4;
 
 /// Reads the manifests of the folders, one after the other.

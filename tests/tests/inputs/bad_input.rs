@@ -170,7 +170,7 @@ fn permissions_apply(job: &Job) -> bool {
     apply
 }
 
-/// T2.
+/// T2: a file that may not be read fails, and the message names the file.
 #[test]
 fn files_without_read_permission_fail_alone() {
     let job = job().yaml("inputs: { texts: input }").file("input/b.txt", "secret");
@@ -222,10 +222,10 @@ fn a_file_larger_than_limits_read() {
     ");
 }
 
-/// A job with this output folder. A comment in the job file has the name of the job directory.
-fn job_to(output: &str, job_dir: &str) -> Job {
+/// A job with this output folder.
+fn job_to(output: &str) -> Job {
     job()
-        .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}\n# {job_dir}"))
+        .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}"))
         .file("full/theirs.txt", "theirs")
         .file("file", "theirs")
 }
@@ -242,10 +242,10 @@ fn refusal(ran: &Ran) -> String {
 fn unusable_output_folders_and_job_directories_are_refused() {
     let mut messages: Vec<String> = ["full", "file", "/dev/full", "/proc/nowhere", "."]
         .iter()
-        .map(|output| format!("{output}: {}", refusal(&job_to(output, "").run(&[]))))
+        .map(|output| format!("{output}: {}", refusal(&job_to(output).run(&[]))))
         .collect();
     for dir in ["full", "file", "/proc/nowhere"] {
-        let ran = job_to("results", dir).command(&["run", "job.yaml", "--job-dir", dir]);
+        let ran = job_to("results").command(&["run", "job.yaml", "--job-dir", dir]);
         messages.push(format!("--job-dir {dir}: {}", refusal(&ran)));
     }
     assert_snapshot!(messages.join("\n"), @"

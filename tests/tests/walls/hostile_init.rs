@@ -22,7 +22,7 @@ fn job(arguments: &str) -> Job {
 
 const ROWS: [&str; 3] = ["a.txt: 1", "b.txt: 2", "c.txt: 3"];
 
-/// I1.
+/// I1: the job fails after 3 x `process_count_per_node` failures of `init` in a row.
 #[test]
 fn an_init_that_always_fails_ends_the_job() {
     let ran = job("--do, panic").run(&[]);
@@ -118,8 +118,8 @@ fn one_worker_that_cannot_start_is_replaced() {
     }
 }
 
-/// E3.
-/// When `shutdown` is called, all rows are committed. So the job completes, and a note reports the failure.
+/// E3: when `shutdown` is called, all rows are committed. So the job completes, and a note reports the
+/// failure.
 #[test]
 fn a_failed_shutdown_is_reported() {
     let mut messages = String::new();
@@ -133,9 +133,9 @@ fn a_failed_shutdown_is_reported() {
         messages += &format!("{harm}: {}\n", note.unwrap_or("nothing"));
     }
     assert_snapshot!(messages, @"
-    panic: [WORKER] printed at its end: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked
-    exit-3: [WORKER] printed at its end: shutdown failed: the entry script ended itself in shutdown, with an exit code other than 0: return an error instead
-    trap: [WORKER] printed at its end: shutdown failed: the entry script trapped in shutdown: wasm `unreachable` instruction executed (it aborted itself)
+    panic: [WORKER]: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked
+    exit-3: [WORKER]: shutdown failed: the entry script ended itself in shutdown, with an exit code other than 0: return an error instead
+    trap: [WORKER]: shutdown failed: the entry script trapped in shutdown: wasm `unreachable` instruction executed (it aborted itself)
     loop: [WORKER]: shutdown took longer than run_invocation_timeout (1 s); the worker was killed
     ");
 }

@@ -115,7 +115,7 @@ impl JoinedRows {
         if self.input.schema_ref().index_of(VALUE_COLUMN).is_ok() {
             return Err(Unjoined::Refused(format!(
                 "rows of text become a column {VALUE_COLUMN:?}, and the input has a column of that name: \
-                 name the columns to join, without this one, or return a table"
+                 list the columns to join in `join`, without {VALUE_COLUMN:?}, or return a table"
             )));
         }
         self.join_columns(&input, &RecordBatch::try_new(Arc::new(value), vec![texts])?).map(Some)
@@ -149,7 +149,8 @@ impl JoinedRows {
         if let Some(name) = json::duplicate_name(schema.fields()) {
             return Err(Unjoined::Refused(format!(
                 "the returned rows have a column {name:?}, and join puts the input's column of that name \
-                 before them: give it another name, or name the columns to join, without this one"
+                 before them: give the returned column another name, or list the columns to join in \
+                 `join`, without {name:?}"
             )));
         }
         Ok(Arc::new(schema))
@@ -319,7 +320,7 @@ mod tests {
             assert!(reported.contains(" for 3 items, and join needs"), "{reported}");
         }
         let reported = csv(Join::Input, |writer| table(writer, &[scores("id", vec![1, 2, 3])]));
-        insta::assert_snapshot!(reported, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give it another name, or name the columns to join, without this one"#);
+        insta::assert_snapshot!(reported, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give the returned column another name, or list the columns to join in `join`, without "id""#);
         let values = Join::Columns(vec!["id".to_owned()]);
         let with_value_column = |join: &Join, fill: &dyn Fn(&mut RowWriter) -> String| {
             let format =
@@ -335,7 +336,7 @@ mod tests {
             if refused.is_empty() { sealed.unwrap_or(text) } else { refused }
         };
         let some_texts = |writer: &mut RowWriter| texts(writer, &["x", "y"]);
-        insta::assert_snapshot!(with_value_column(&Join::Input, &some_texts), @r#"rows of text become a column "value", and the input has a column of that name: name the columns to join, without this one, or return a table"#);
+        insta::assert_snapshot!(with_value_column(&Join::Input, &some_texts), @r#"rows of text become a column "value", and the input has a column of that name: list the columns to join in `join`, without "value", or return a table"#);
         assert_eq!(with_value_column(&values, &some_texts), "7,x\n8,y\n");
         let some_values = |writer: &mut RowWriter| table(writer, &[scores("value", vec![1, 2])]);
         assert!(with_value_column(&Join::Input, &some_values).contains("column \"value\""));

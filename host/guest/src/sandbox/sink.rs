@@ -1,6 +1,6 @@
-//! The files of a guest's stdout, stderr and log, which are cut at a size. A guest whose `eprintln!` fails
-//! panics, so a sink accepts all bytes even if its file cannot be written. But a call that writes more than
-//! `limits.logs` is ended.
+//! The files of a guest's stdout, stderr and log, which have a size limit. If `eprintln!` fails in a guest,
+//! the guest panics. So a sink accepts all bytes, even if its file cannot be written. But a call that writes
+//! more than `limits.logs` is ended.
 //!
 //! The first file, `process000.stdout.txt`, keeps the beginning. When it is full, new bytes go to
 //! `process000.stdout.txt.1`. When that is full, its content moves to `process000.stdout.txt.2` and replaces
@@ -26,7 +26,8 @@ use tokio::io::AsyncWrite;
 use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
 use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
-/// The size limit of each file, in bytes, without the marks for missing text.
+/// The size limit of each file, in bytes. The lines `[sandmill: ...]` that say where text is missing are not
+/// counted.
 const FILE_LIMIT: u64 = 16 << 20;
 /// The number of last bytes that a sink remembers.
 const TAIL_BYTES: usize = 4 << 10;
@@ -393,7 +394,7 @@ mod tests {
         assert!(read("stderr.txt.2").ends_with(&format!("\n{}", "x".repeat(10))));
     }
 
-    /// Simulates a full disk, where nothing can be written before a file is cut.
+    /// Simulates a full disk: content cannot be moved to the older file, which is open only for reading.
     #[test]
     fn new_output_continues_if_older_output_cannot_be_moved() {
         let folder = tempfile::tempdir().expect("temporary folder");

@@ -24,8 +24,8 @@ macro_rules! job_keys {
                 description: "The job's name. Names the job directory unless the command line does.",
                 docs: "The job's name. A name is 1 to 64 of `a`-`z`, `0`-`9`, `_` and `-` and starts with a letter or a digit. Example: `nightly-digits`",
                 prs: PrsNames::Unknown,
-                rows: DecidesRows::Not("but it must stay: a job directory holds one job, by its name"),
-                ceiling: no "names and words, which the size of a job file bounds",
+                rows: DecidesRows::Not("the rows are the same under every name. But you cannot change it, because a job directory belongs to one job name"),
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             job description: String => {
                 kind: KeyKind::Text,
@@ -34,7 +34,7 @@ macro_rules! job_keys {
                 description: "A text that describes the job. Its first line is in `logs/job_result.txt`.",
                 prs: PrsNames::Key("`description`", "`description`"),
                 rows: DecidesRows::Not("it is for people"),
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             job tenant: String => {
                 kind: KeyKind::Name,
@@ -44,7 +44,7 @@ macro_rules! job_keys {
                 description: "The customer or team that the job runs for.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("the rows are the same for every tenant"),
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             composed entry_script => {
                 kind: KeyKind::Text,
@@ -64,10 +64,10 @@ macro_rules! job_keys {
                 expected: "sha256: and 64 hexadecimal digits",
                 example: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                 description: "The SHA-256 that the component must have. The job does not start with another one.",
-                docs: "The SHA-256 that the entry script's file must have: of the component, or of the core module as named here, or of the component that a guest crate was built to. `sandmill check` prints it. Checked before the file is compiled.",
+                docs: "The SHA-256 that the file in `entry_script` must have (a component or a core module). For a guest crate, the SHA-256 of the component that is built from it. `sandmill check` prints it. Checked before the file is compiled.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("the entry script itself is compared"),
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             composed source_directory => {
                 kind: KeyKind::Text,
@@ -90,7 +90,7 @@ macro_rules! job_keys {
                 docs: "How an entry script in Python (`.py`) is run.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("the component of the runtime is compared"),
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             composed inputs => {
                 kind: KeyKind::Named(INPUT),
@@ -159,7 +159,7 @@ macro_rules! job_keys {
                 docs: "The entry script's [arguments](#arguments-and-environment).",
                 prs: PrsNames::Key("`arguments` of the step", "`task.program_arguments`, split as a shell does"),
                 rows: DecidesRows::Decide,
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             job pass_settings: bool => {
                 kind: KeyKind::Bool,
@@ -171,7 +171,7 @@ macro_rules! job_keys {
                 docs: "Whether ParallelRunStep's own options are added [after the arguments](#settings-after-the-arguments).",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("settings that are passed on may still change"), // E11
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             composed environment_variables => {
                 kind: KeyKind::Variables,
@@ -183,7 +183,7 @@ macro_rules! job_keys {
                 docs: "The entry script's whole [environment](#arguments-and-environment). Nothing of Sandmill's own environment is passed on.",
                 prs: PrsNames::Key("`environment_variables`", "`environment_variables`"),
                 rows: DecidesRows::Decide,
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             composed mini_batch_size => {
                 kind: KeyKind::BatchSize,
@@ -192,10 +192,10 @@ macro_rules! job_keys {
                 expected: "a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows)",
                 example: "20",
                 description: "How much one call of run gets: this many files, about this many bytes of a CSV file, or exactly this many rows of a CSV file. 10 files or 1 MB unless given.",
-                docs: "How much one call of `run` gets: this many files; about this many bytes of a file of rows; or, as in `10000 rows`, exactly this many rows (fewer at the end of a file). Rows that would take more than 1 GB fail with the rest of the file, and the message says how many would fit. No size may be above `limits.memory`, and a larger mini-batch gets a note while it is planned.",
-                prs: PrsNames::Setting("`mini_batch_size`", "`mini_batch_size`, without rows"),
+                docs: "How much one call of `run` gets: this many files; about this many bytes of a file of rows; or, as in `10000 rows`, exactly this many rows (fewer at the end of a file). Rows that would take more than 1 GB fail with the rest of the file, and the message says how many would fit. A size may not be above `limits.memory`. If a mini-batch is larger than that, for example one of `10000 rows`, a note says so when it is planned.",
+                prs: PrsNames::Setting("`mini_batch_size`", "`mini_batch_size`, but not as a number of rows"),
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed partition_keys => {
                 kind: KeyKind::Texts,
@@ -205,7 +205,7 @@ macro_rules! job_keys {
                 docs: "By which [keys](#partition-keys) mini-batches are made, instead of by size. Not together with `mini_batch_size`.",
                 prs: PrsNames::Setting("`partition_keys`", "`partition_keys`, a list or its JSON text"),
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed process_count_per_node => {
                 kind: KeyKind::Integer { min: 1, max: MAX_PROCESSES },
@@ -215,7 +215,7 @@ macro_rules! job_keys {
                 description: "The number of workers. Each worker is a process. By default 1 where there are GPUs, else the number of processor cores.",
                 docs: "The number of workers. Each worker is a process. For one worker per GPU, set it to the number of GPUs.",
                 prs: PrsNames::Setting("`process_count_per_node`", "`max_concurrency_per_instance`"),
-                rows: DecidesRows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
                 ceiling: most { "a whole number from 1 to 1000", "4", "The most workers of one job." },
             }
             composed gpus => {
@@ -226,7 +226,7 @@ macro_rules! job_keys {
                 description: "The number of GPUs that workers get: one each, the lowest free one first. By default the number in the variable AZ_BATCHAI_GPU_COUNT_FOUND of Sandmill's own environment, else what NVIDIA's driver reports.",
                 docs: "The number of GPUs that workers get, one each (also `sandmill run --gpus N`). A worker gets the lowest free GPU, in `CUDA_VISIBLE_DEVICES`. Further workers get neither a GPU nor the variable. No other job on the machine uses these GPUs meanwhile. If fewer GPUs are free, the job says so and continues with the free ones.",
                 prs: PrsNames::Unknown,
-                rows: DecidesRows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
                 ceiling: most { "a whole number from 0 to 1000", "0", "The most GPUs of one job." },
             }
             composed node_count => {
@@ -249,7 +249,7 @@ macro_rules! job_keys {
                 description: "`append_row`: all rows go to one file. `summary_only`: rows are counted and dropped; the entry script writes its results to files.",
                 prs: PrsNames::Setting("`output_action`", "`append_row` if `task.append_row_to` is set, else `summary_only`"),
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed append_row_file_name => {
                 kind: KeyKind::Text,
@@ -257,11 +257,11 @@ macro_rules! job_keys {
                 default: "parallel_run_step.txt",
                 expected: "a file name (e.g. digits.txt)",
                 example: "digits.txt",
-                description: "The name of the output file; with output_layout: parts, of the output folder. A name, not a path. Unless given, parallel_run_step with the file name extension of output_format.",
-                docs: "The name of the output file; with `output_layout: parts`, of the folder of the parts, `parallel_run_step` unless given. It must not contain any of `~ \" # % & * : < > ? / \\ { \\| }`. Ignored with `summary_only`.",
+                description: "The name of the output file. With output_layout: parts, the name of the output folder. A name, not a path. Unless given, parallel_run_step with the file name extension of output_format.",
+                docs: "The name of the output file. With `output_layout: parts`, the name of the folder of the parts, by default `parallel_run_step`. It must not contain any of `~ \" # % & * : < > ? / \\ { \\| }`. Ignored with `summary_only`.",
                 prs: PrsNames::Setting("`append_row_file_name`", "`task.append_row_to`, or the file name of the output's path"),
                 rows: DecidesRows::Decide,
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             composed output_format => {
                 kind: KeyKind::Group(OUTPUT_FORMAT),
@@ -273,7 +273,7 @@ macro_rules! job_keys {
                 docs: "How rows are written to the output file. A single word is the `type`: `output_format: csv`.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed append_row_dataframe_header => {
                 kind: KeyKind::Bool,
@@ -282,8 +282,8 @@ macro_rules! job_keys {
                 description: "ParallelRunStep's name for output_format.header.",
                 docs: "ParallelRunStep's name for `output_format.header`. Both may be given if they say the same.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("it is `output_format.header`, which does"),
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                rows: DecidesRows::Not("it is another name of `output_format.header`, which decides rows"),
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed output_layout => {
                 kind: KeyKind::Choice(|| OutputLayout::ALL.map(OutputLayout::name).to_vec()),
@@ -294,7 +294,7 @@ macro_rules! job_keys {
                 docs: "`file`: all rows are in one file. `parts`: in a [folder of files](#parts), one for each worker.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             job sample: Sample => {
                 kind: KeyKind::Percent,
@@ -305,7 +305,7 @@ macro_rules! job_keys {
                 docs: "Which share of the mini-batches is run, in percent: for a first try. Mini-batches are chosen by their place in the input, so that each run chooses the same ones. The first is always chosen. `run --sample 1%` sets it.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::DecideUnlessDefault,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             job ordered: bool => {
                 kind: KeyKind::Bool,
@@ -316,18 +316,18 @@ macro_rules! job_keys {
                 docs: "Whether rows are in the order of the input. Otherwise they are in the order in which mini-batches end.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed join => {
                 kind: KeyKind::ScalarsOrOne,
                 values: "`input`, or a list of the input's columns",
                 expected: "input, or a list of columns of the input (e.g. [id])",
                 example: "input",
-                description: "Puts columns of the input before the columns that run returns: all (input), or the named ones. For files, this is one column file with the path. Every item must have a row, or an outcome.",
-                docs: "Puts columns of the input before the columns that `run` returns: all (`input`), or the named ones. For files, this is one column `file` with the path that the entry script sees. Rows of text become a column `value`. Every item must have its row in the order of the mini-batch, or an outcome: items that failed are left out.",
+                description: "Puts columns of the input before the columns that run returns: all (input), or the named ones. For files, this is one column file with the path. run must return one row, or one outcome, for each item.",
+                docs: "Puts columns of the input before the columns that `run` returns: all (`input`), or the named ones. For files, this is one column `file` with the path that the entry script sees. Rows of text become a column `value`. `run` must return one row for each item, in the order of the mini-batch, or one outcome for each item. Items with a failed outcome have no row.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             job output_files: OnConflict => {
                 kind: KeyKind::Choice(|| OnConflict::ALL.map(OnConflict::name).to_vec()),
@@ -338,7 +338,7 @@ macro_rules! job_keys {
                 docs: "What happens when two mini-batches write files of the same name to the output folder. `error`: the later attempt fails. `append`: its file is added to the end of the existing file. `overwrite`: its file replaces the existing file.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             job allow_reuse: bool => {
                 kind: KeyKind::Bool,
@@ -348,8 +348,8 @@ macro_rules! job_keys {
                 description: "Whether the result of an earlier run in the same job directory is reused at once if nothing has changed. true unless given.",
                 docs: "Whether the result of an earlier run in the same job directory is reused at once if nothing has changed.",
                 prs: PrsNames::Key("`allow_reuse` of the step", "`is_deterministic`"),
-                rows: DecidesRows::Not("whether an earlier result is looked for at all"),
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                rows: DecidesRows::Not("it only says whether an earlier result is reused"),
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             job error_threshold: ErrorThreshold => {
                 kind: KeyKind::Integer { min: -1, max: i64::MAX },
@@ -359,8 +359,8 @@ macro_rules! job_keys {
                 description: "How many failed items the job tolerates over the whole input. -1: any number.",
                 docs: "How many failed items the job tolerates over its whole input. `-1`: any number.",
                 prs: PrsNames::Setting("`error_threshold`, no default (here `0`)", "`error_threshold`, `-1`"),
-                rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
-                ceiling: no "when a job ends early, within the time-outs",
+                rows: DecidesRows::Not("it only says when a job ends, and the journal knows which rows exist by then"), // C25
+                ceiling: no "it only says when a job ends early, and the time-outs hold anyway",
             }
             job allowed_failed_count: ErrorThreshold => {
                 kind: KeyKind::Integer { min: -1, max: i64::MAX },
@@ -370,8 +370,8 @@ macro_rules! job_keys {
                 description: "How many failed mini-batches the job tolerates over the whole input. -1: any number.",
                 docs: "How many failed mini-batches the job tolerates over its whole input. `-1`: any number.",
                 prs: PrsNames::Setting("`allowed_failed_count`", "`mini_batch_error_threshold`"),
-                rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
-                ceiling: no "when a job ends early, within the time-outs",
+                rows: DecidesRows::Not("it only says when a job ends, and the journal knows which rows exist by then"), // C25
+                ceiling: no "it only says when a job ends early, and the time-outs hold anyway",
             }
             job allowed_failed_percent: AllowedPercent => {
                 kind: KeyKind::Percent,
@@ -381,18 +381,18 @@ macro_rules! job_keys {
                 description: "Which share of failed mini-batches the job tolerates, in percent. Checked once all mini-batches are known. 100: any.",
                 docs: "Which share of failed mini-batches the job tolerates, in percent. Checked once all mini-batches are known, and at the end. `100`: any.",
                 prs: PrsNames::Setting("`allowed_failed_percent`", "`--allowed_failed_percent`"),
-                rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
-                ceiling: no "when a job ends early, within the time-outs",
+                rows: DecidesRows::Not("it only says when a job ends, and the journal knows which rows exist by then"), // C25
+                ceiling: no "it only says when a job ends early, and the time-outs hold anyway",
             }
             worker strict_cardinality: bool => {
                 kind: KeyKind::Bool,
                 default: "false",
                 expected: BOOL_EXPECTED,
                 example: "true",
-                description: "Whether an attempt fails that returns fewer or more rows than it got items.",
+                description: "Whether an attempt fails if it returns fewer or more rows than it got items.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             job run_max_try: u32 => {
                 kind: KeyKind::Integer { min: 1, max: COUNT },
@@ -400,8 +400,8 @@ macro_rules! job_keys {
                 expected: "a whole number of attempts of at least 1 (e.g. 3)",
                 example: "3",
                 description: "Attempts at each mini-batch.",
-                prs: PrsNames::Setting("`run_max_try`", "`retry_settings.max_retries`, one less"),
-                rows: DecidesRows::Not("who computes, how often and how long"), // C25
+                prs: PrsNames::Setting("`run_max_try`", "`retry_settings.max_retries`, which is `run_max_try` - 1"),
+                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
                 ceiling: most { "a whole number of at least 1", "3", "The most attempts at one mini-batch." },
             }
             job run_invocation_timeout: Duration => {
@@ -412,7 +412,7 @@ macro_rules! job_keys {
                 description: "The longest that one call of run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that one call of `run` may take; `0.5` is allowed.",
                 prs: PrsNames::Setting("`run_invocation_timeout`", "`retry_settings.timeout`"),
-                rows: DecidesRows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a call of run." },
             }
             job task_overhead_timeout: Duration => {
@@ -423,7 +423,7 @@ macro_rules! job_keys {
                 description: "The longest that loading a mini-batch and handing it to run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that loading a mini-batch and handing it to `run` may take.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for loading a mini-batch." },
             }
             composed progress_update_timeout => {
@@ -434,7 +434,7 @@ macro_rules! job_keys {
                 description: "The longest time in which no mini-batch ends, in seconds. Then the job fails. By default run_max_try times (task_overhead_timeout + run_invocation_timeout) + 60 seconds, and at least 600.",
                 docs: "The longest time without progress. Then the job fails.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a job without progress." },
             }
             job first_task_creation_timeout: Duration => {
@@ -445,7 +445,7 @@ macro_rules! job_keys {
                 description: "The longest time until the first mini-batch exists, in seconds. Then the job fails.",
                 docs: "The longest time until the first mini-batch exists. Then the job fails.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for the first mini-batch." },
             }
             worker logging_level: LoggingLevel => {
@@ -456,7 +456,7 @@ macro_rules! job_keys {
                 description: "The least important level that is still logged.",
                 prs: PrsNames::Setting("`logging_level`", "`logging_level`"),
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
-                ceiling: no "what is recorded of the job, within the limits",
+                ceiling: no "it only says what is recorded of the job, and the limits hold anyway",
             }
             job resource_monitor_interval: Option<Duration> => {
                 kind: KeyKind::Interval { max: MAX_INTERVAL },
@@ -467,17 +467,17 @@ macro_rules! job_keys {
                 docs: "Seconds between two measurements of what the machine and the workers use, for `logs/perf`; `0.5` is allowed. `0`: never.",
                 prs: PrsNames::Option,
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
-                ceiling: no "what is recorded of the job, within the limits",
+                ceiling: no "it only says what is recorded of the job, and the limits hold anyway",
             }
             worker profiling_module: Option<Profiler> => {
                 kind: KeyKind::Choice(|| Profiler::ALL.map(Profiler::name).to_vec()),
                 expected: "cProfile, profile or guest",
                 example: "guest",
-                description: "Makes each worker write a profile of the entry script. For a Python script, cProfile and profile mean Python's profilers. Otherwise all words mean the same.",
-                docs: "Makes each worker write a profile of the entry script. For a Python script, `cProfile` and `profile` mean Python's profilers. Otherwise all words mean the same.",
+                description: "Makes each worker write a profile of the entry script. For a Python script, cProfile and profile mean Python's profilers, and guest means Sandmill's own. For other scripts, all three mean Sandmill's own profiler.",
+                docs: "Makes each worker write a profile of the entry script. For a Python script, `cProfile` and `profile` mean Python's profilers, and `guest` means Sandmill's own. For other scripts, all three mean Sandmill's own profiler.",
                 prs: PrsNames::Option,
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
-                ceiling: no "what is recorded of the job, within the limits",
+                ceiling: no "it only says what is recorded of the job, and the limits hold anyway",
             }
             composed parent => {
                 kind: KeyKind::Text,
@@ -485,9 +485,9 @@ macro_rules! job_keys {
                 expected: "a path to a folder",
                 example: "jobs/nightly",
                 description: "The folder of the job that this one is a part of.",
-                docs: "The folder of the job that this one is a part of. Copies go to `logs/<job name>` in it, which belongs to this job alone: a job that finds another job's copies there is refused. A job that an earlier version of Sandmill began, whose copies have no mark, leaves them unchanged and continues in `logs/<job name>.<8 letters>` beside them, with a notice. A job whose job directory was removed is another job: move its old copies away first.",
+                docs: "The folder of the job that this one is a part of. Copies go to `logs/<job name>` in it, which belongs to this job alone: a job that finds another job's copies there is refused. A job that an earlier version of Sandmill began, whose copies have no mark, leaves them unchanged and continues in `logs/<job name>.<8 letters>` beside them, with a notice. If you remove a job's directory, the next run counts as another job: move the old copies out of `parent` before you run it.",
                 prs: PrsNames::Unknown,
-                rows: DecidesRows::Not("it is only where finished files are copied"),
+                rows: DecidesRows::Not("it only says where finished files are copied"),
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed copy_logs_to_parent => {
@@ -497,8 +497,8 @@ macro_rules! job_keys {
                 example: "true",
                 description: "Whether `parent` gets a copy of this job's overview, progress and logs.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("as for `parent`"),
-                ceiling: no "what is recorded of the job, within the limits",
+                rows: DecidesRows::Not("it only says what is copied to `parent`"),
+                ceiling: no "it only says what is recorded of the job, and the limits hold anyway",
             }
             composed push_metrics_to_parent => {
                 kind: KeyKind::Bool,
@@ -507,8 +507,8 @@ macro_rules! job_keys {
                 example: "true",
                 description: "Whether `parent` gets this job's metrics too.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("as for `parent`"),
-                ceiling: no "what is recorded of the job, within the limits",
+                rows: DecidesRows::Not("it only says what is copied to `parent`"),
+                ceiling: no "it only says what is recorded of the job, and the limits hold anyway",
             }
             job metrics_name_prefix: String => {
                 kind: KeyKind::Text,
@@ -517,7 +517,7 @@ macro_rules! job_keys {
                 description: "A prefix for the names of this job's metrics.",
                 prs: PrsNames::Option,
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
-                ceiling: no "names and words, which the size of a job file bounds",
+                ceiling: no "it is only text, and the size of a job file is limited",
             }
             composed limits => {
                 kind: KeyKind::Group(LIMITS),
@@ -549,7 +549,7 @@ macro_rules! job_keys {
                 description: "Whether each attempt gets a fresh instance, and clocks and random numbers that depend only on its mini-batch, so that the same mini-batch gives the same bytes.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::DecideUnlessDefault,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed schema_inference => {
                 kind: KeyKind::Choice(|| vec!["first", "full"]),
@@ -560,7 +560,7 @@ macro_rules! job_keys {
                 docs: "Whether the columns of text formats get their types from the first part of the input (a megabyte of rows, in at most 100 files) or from all of it, and whether the columns of [Parquet and Arrow](#parquet-and-arrow) are those of the first file or of all. For tables only.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "how inputs are read, and what becomes of rows, within the limits",
+                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
             }
             composed rank_mini_batch_count => {
                 kind: KeyKind::Integer { min: i64::MIN, max: COUNT },

@@ -34,7 +34,7 @@ impl NodeMachine {
         };
         if matches!(activity, Activity::ShuttingDown(_)) && !exit.note.is_empty() {
             // All its mini-batches are done, so nothing fails, but the user should see the note.
-            self.notice(format!("{id} printed at its end: {}", exit.note.trim_end()));
+            self.notice(format!("{id}: {}", exit.note.trim_end()));
         }
         self.report(NodeNews::Exited { worker: id, how: how.clone(), expected });
         match activity {

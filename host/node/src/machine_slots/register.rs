@@ -224,7 +224,7 @@ mod tests {
         assert!(large.take().unwrap().is_none(), "150 of 100");
     }
 
-    /// M5: the jobs of one tenant leave room for the jobs of other tenants.
+    /// The jobs of one tenant leave room for the jobs of other tenants.
     #[test]
     fn a_tenant_gets_no_more_than_its_places() {
         let machine = SlotsFixture::new();

@@ -276,7 +276,7 @@ mod tests {
         );
     }
 
-    /// M2: readers of a job's reports see no arguments of other users' processes, and with a policy, no other
+    /// Readers of a job's reports see no arguments of other users' processes, and with a policy, no other
     /// processes at all.
     #[test]
     fn arguments_and_processes_of_others_are_not_listed() {

@@ -45,9 +45,9 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Text,
         "a template of paths (e.g. {user}/{season}/{genre}.wav)",
         "\"{region}/{store}\"",
-        "Names parts of the files' paths below the input's folder, for partition_keys. Each {name} stands for a part of one folder's or file's name.",
+        "A template that names parts of the files' paths below the input's folder, for partition_keys. Each {name} stands for a part of one folder's or file's name.",
     )
-    .describe("", "", "Names parts of the files' paths below the input's folder, for [partition keys](#partition-keys): `{user}/{season}/{genre}.wav`, `{region}/{store}`."),
+    .describe("", "", "A template that names parts of the files' paths below the input's folder, for [partition keys](#partition-keys): `{user}/{season}/{genre}.wav`, `{region}/{store}`."),
     key(
         "format",
         KeyKind::Choice(|| InputFormat::all().into_iter().map(InputFormat::name).collect()),
@@ -175,7 +175,7 @@ pub(crate) const INPUT: &[Key] = &[
         "false",
         "Whether folders named key=value become columns of a table, after the table's other columns. Unless given: true if the first file is in such folders.",
     )
-    .describe("", "`true` if the first file is in such a folder", "Whether [folders named `key=value`](#columns-of-the-path) become columns of a table."),
+    .describe("", "`true` if the first file is in a folder named `key=value`", "Whether [folders named `key=value`](#columns-of-the-path) become columns of a table."),
     key(
         "files",
         KeyKind::Bool,
@@ -240,9 +240,9 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
         KeyKind::Choice(|| Compression::ALL.map(Compression::name).to_vec()),
         "none, gzip or zstd for lines of text; none, snappy, zstd, gzip or lz4 for parquet",
         "gzip",
-        "How the output file is compressed. Lines of text: none unless given. Parquet, inside of the file: snappy unless given. Arrow: none.",
+        "How the output file is compressed. Lines of text: none unless given. Pages of Parquet files: snappy unless given. Arrow: none.",
     )
-    .describe("`none`, `gzip`, `zstd`; for `parquet` also `snappy`, `lz4`", "`none`; `snappy` for `parquet`", "Text files are compressed as a whole, Parquet files inside. `arrow` allows only `none`."),
+    .describe("`none`, `gzip`, `zstd`; for `parquet` also `snappy`, `lz4`", "`none`; `snappy` for `parquet`", "Text files are compressed as a whole. In Parquet files, each page is compressed. `arrow` allows only `none`."),
     key(
         "delimiter",
         KeyKind::Text,

@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// L8: a user who can replace a link on the way decides which file is read.
+    /// A user who can replace a link on the way decides which file is read.
     #[test]
     fn links_are_checked_like_the_file() {
         let dir = tempfile::tempdir().unwrap();

@@ -135,7 +135,8 @@ impl EvalOp for Operator {
             Computation::Classes(classifier, labels) => {
                 classify(&**classifier, labels, x, rows, columns)?
             }
-            Computation::OneHot(_) => bail!("{} takes no numbers", self.name),
+            // Returned above.
+            Computation::OneHot(_) => bail!("{} does not take rows of numbers", self.name),
         };
         Ok(outputs.into_iter().map(IntoTValue::into_tvalue).collect())
     }
