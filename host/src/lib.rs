@@ -34,10 +34,7 @@
 //! Floors, lowest first. A file imports only from lower floors or from siblings in its own folder
 //! (`tests/tests/repository/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `files`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`,
-//!    `typed_output`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `runtimes`, `gpu`,
-//!    `machine_slots`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (separate crates, or
-//!    parts of one)
+//! 0. `model`, `event`, `files`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `typed_output`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `runtimes`, `gpu`, `machine_slots`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (separate crates, or parts of one)
 //! 1. `load`, `run`
 //! 2. `cli`
 

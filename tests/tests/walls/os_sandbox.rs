@@ -48,7 +48,7 @@ fn a_job_reports_its_process_wall() {
 fn a_missing_layer_stops_the_job_before_anything_runs() {
     let ran = job("required").env(MISSING_LAYER.0, MISSING_LAYER.1).run(&[]);
     ran.exits_with(2);
-    for part in ["landlock: ", "os_sandbox: best-effort", "sandmill doctor"] {
+    for part in ["the layer 'landlock': ", "os_sandbox: best-effort", "sandmill doctor"] {
         ran.says(part);
     }
     assert!(!ran.has("job"), "nothing is left of the job: {ran}");
