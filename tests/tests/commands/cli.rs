@@ -12,7 +12,7 @@ fn two_files() -> Job {
         .file("in/b.txt", "22")
 }
 
-/// W11.
+/// Rule W11 in docs/parallel-run-step.md.
 #[test]
 fn version_and_help() {
     let version = Job::empty().command(&["--version"]);
@@ -195,7 +195,7 @@ fn version_completions_and_man_pages() {
     assert!(man.text("pages/sandmill-run.1").contains("sandmill run job.yaml"), "{man}");
 }
 
-/// W11.
+/// Rule W11.
 #[test]
 fn bad_usage_ends_with_2() {
     for (arguments, words) in [
@@ -217,7 +217,7 @@ fn bad_usage_ends_with_2() {
     }
 }
 
-/// C27.
+/// Rule C27.
 #[test]
 fn set_reaches_every_kind_of_setting() {
     let ran = two_files().run(&[
@@ -269,7 +269,7 @@ fn the_description_is_in_the_result() {
     assert!(!ran.exits_with(0).log("job_result.txt").contains("description"), "{ran}");
 }
 
-/// C6.
+/// Rule C6.
 #[test]
 fn process_count_overrides_the_job_file() {
     let job = two_files().yaml("mini_batch_size: 1");
@@ -336,7 +336,7 @@ limits: {memory: 1, feul: 3}
     "#);
 }
 
-/// C3, C4, C5, C28.
+/// Rules C3, C4, C5, C28.
 #[test]
 fn a_file_that_the_azure_sdk_saved_runs() {
     let job = Job::empty().file("in/a.txt", "1").file("in/b.txt", "").file(
@@ -446,7 +446,7 @@ fn pipeline() -> Job {
     )
 }
 
-/// C17, C27: `--job` selects a parallel job of a pipeline by its name.
+/// Rules C17, C27: `--job` selects a parallel job of a pipeline by its name.
 #[test]
 fn a_job_of_a_pipeline_is_picked_by_name() {
     let ran = pipeline().run(&["--job", "second"]);

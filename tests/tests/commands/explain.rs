@@ -43,7 +43,7 @@ fn explained(ran: Ran) -> String {
     kept.join("\n")
 }
 
-/// T1, T5.
+/// Rules T1, T5 in docs/parallel-run-step.md.
 #[test]
 fn a_trap() {
     let ran = job("hostile_files", "arguments: [--do, panic, --on-batch, '3']").run(&[]);
@@ -79,7 +79,7 @@ fn a_trap() {
     ");
 }
 
-/// T6.
+/// Rule T6.
 #[test]
 fn a_time_out() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nrun_invocation_timeout: 0.5";
@@ -116,7 +116,7 @@ fn a_time_out() {
     ");
 }
 
-/// T4.
+/// Rule T4.
 #[test]
 fn out_of_memory() {
     let settings = "arguments: [--do, allocate, --on-batch, '3']\nlimits: { memory: 64 MB }";
@@ -224,7 +224,7 @@ fn a_threshold_exceeded_before() {
     );
 }
 
-/// T3.
+/// Rule T3.
 #[test]
 fn a_worker_killed_from_outside() {
     let settings = "arguments: [--do, sleep, --on-batch, '3', --on-attempt, '1']";
@@ -315,7 +315,7 @@ fn a_slow_mini_batch() {
     ");
 }
 
-/// T7.
+/// Rule T7.
 #[test]
 fn status_while_a_job_runs_and_after() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nrun_invocation_timeout: 1.5\n\

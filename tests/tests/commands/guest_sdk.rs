@@ -95,7 +95,7 @@ fn tables_have_the_types_that_the_contract_names() {
     assert!(contract.contains("`Timestamp(Microsecond, \"+00:00\")`"));
 }
 
-/// E16.
+/// Rule E16 in docs/parallel-run-step.md.
 #[test]
 fn the_native_test_host_gives_the_jobs_messages() {
     for (harm, sentence) in [

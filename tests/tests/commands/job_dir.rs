@@ -18,7 +18,7 @@ fn interrupt_after_first(running: &mut Running) {
     running.interrupt();
 }
 
-/// O5, T8.
+/// Rules O5, T8 in docs/parallel-run-step.md.
 #[test]
 fn a_finished_job_changes_only_with_overwrite() {
     let first = texts("echo_files").run(&[]);
@@ -61,7 +61,7 @@ fn folders_of_other_jobs_are_refused() {
     assert_eq!(foreign.text("job/thesis.txt"), "mine");
 }
 
-/// O5, T8.
+/// Rules O5, T8.
 #[test]
 fn the_output_of_another_job_is_refused() {
     let first = texts("echo_files").yaml("output: results").run(&[]);
@@ -124,7 +124,7 @@ fn a_running_job_cannot_be_run_again() {
     }
 }
 
-/// W11.
+/// Rule W11.
 #[test]
 fn ctrl_c_finishes_running_mini_batches_and_starts_none() {
     let job = texts("hostile_files").yaml("arguments: [--do, pause, --on-batch, 1]");
@@ -211,7 +211,7 @@ fn a_second_ctrl_c_stops_at_once() {
     ");
 }
 
-/// W3, W13, F6, F16, K1.
+/// Rules W3, W13, F6, F16, K1.
 #[test]
 fn a_failed_attempt_is_retried() {
     let ran = texts("hostile_files").yaml("arguments: [--do, error, --on-attempt, 1]").run(&[]);
@@ -269,7 +269,7 @@ fn attempts(ran: &Ran) -> String {
         .join("\n")
 }
 
-/// W9, W10, W11, T1.
+/// Rules W9, W10, W11, T1.
 #[test]
 fn failures_fail_the_job_by_default() {
     let job =

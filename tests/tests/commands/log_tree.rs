@@ -61,7 +61,7 @@ fn text_of(ran: &Ran, name: &str) -> String {
     ran.log(&found.unwrap_or_else(|| panic!("no {name}\n{ran}")))
 }
 
-/// F1-F11, F13, F16: every file exists.
+/// Rules F1-F11, F13, F16 (docs/parallel-run-step.md): every file exists.
 #[test]
 fn a_failed_job_has_the_whole_tree() {
     let ran = job().run(&[]);
@@ -91,7 +91,7 @@ fn a_failed_job_has_the_whole_tree() {
     }
 }
 
-/// W14, F1, F2, F3, F5, F7, F8, F9, K3, T1: the files agree with each other.
+/// Rules W14, F1, F2, F3, F5, F7, F8, F9, K3, T1: the files agree with each other.
 #[test]
 fn the_files_of_a_failed_job_agree() {
     let ran = job().run(&["--set", "error_threshold=0"]);
@@ -124,7 +124,7 @@ fn the_files_of_a_failed_job_agree() {
     assert_eq!(ran.log("failed_items.csv").lines().count(), 1 + 1, "{ran}");
 }
 
-/// F3, F13, F16: without failures, there are no files about failures.
+/// Rules F3, F13, F16: without failures, there are no files about failures.
 #[test]
 fn a_good_job_has_no_error_files() {
     let ran = job().run(&["--set", "arguments=[--do, panic, --on-batch, 9]"]);

@@ -53,7 +53,8 @@ fn lists(ran: &Ran) -> Vec<(String, String)> {
     paths.into_iter().map(read).collect()
 }
 
-/// A4, F17, F18, F19, K2, T4: the files are complete, even if the job ends long before the first interval.
+/// Rules A4, F17, F18, F19, K2, T4 (docs/parallel-run-step.md): the files are complete, even if the job ends
+/// long before the first interval.
 #[test]
 fn a_job_writes_resource_samples() {
     let ran = stuck_job().run(&[]);
@@ -94,7 +95,7 @@ fn a_job_writes_resource_samples() {
     assert!(machine["memory"].is_u64() && machine["sandmill"].is_string(), "{machine}");
 }
 
-/// A4: 0 turns the samples off.
+/// Rule A4: 0 turns the samples off.
 #[test]
 fn samples_can_be_turned_off() {
     let ran = stuck_job().yaml("resource_monitor_interval: 0").run(&[]);
@@ -102,8 +103,8 @@ fn samples_can_be_turned_off() {
     assert!(!ran.has("job/logs/perf"), "{ran}");
 }
 
-/// A5, F12: each worker has a profile with the names of the guest's functions. So does the worker that was
-/// killed inside its endless loop, and the worker that replaced it.
+/// Rules A5, F12: each worker has a profile with the names of the guest's functions. So does the worker that
+/// was killed inside its endless loop, and the worker that replaced it.
 #[test]
 fn profiles_show_guest_functions() {
     let ran = stuck_job().yaml("profiling_module: cProfile").run(&[]);
@@ -133,8 +134,8 @@ fn profiles_survive_a_killed_leader() {
     assert!(ran.has("job/logs/sys/node/0/process000.profile.json"), "{ran}");
 }
 
-/// W6, T4: a worker whose host side uses too much memory is killed. The report of this failure differs from
-/// that of other killed workers. Another worker gets the remaining mini-batches.
+/// Rules W6, T4: a worker whose host side uses too much memory is killed. The report of this failure differs
+/// from that of other killed workers. Another worker gets the remaining mini-batches.
 #[test]
 fn a_worker_that_holds_too_much_memory_is_killed() {
     // One record is never split, however large: reading and decoding it takes three times its size. This

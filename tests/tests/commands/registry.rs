@@ -122,8 +122,8 @@ fn names_are_registered_listed_and_shown() {
     ran.exits_with(2).says("expected 1 to 64 letters");
 }
 
-/// C1, C22: a job may use registered names. A name without a version means the version that is the latest
-/// when the job begins.
+/// Rules C1, C22 (docs/parallel-run-step.md): a job may use registered names. A name without a version means
+/// the version that is the latest when the job begins.
 #[test]
 fn jobs_use_registered_names() {
     let inputs = "inputs: {all: {dataset: images@2}}\nmodels: {m: {model: net}}";

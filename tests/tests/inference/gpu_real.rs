@@ -69,8 +69,8 @@ fn job(machine: &Path, script: &str) -> Job {
         .file("in/a.txt", "x")
 }
 
-/// G1: after a leader was killed, its GPU is free when its worker has ended. G3: GPUs are leased by the
-/// driver's inventory, and the resource samples have columns for the GPU.
+/// Rule G1 (docs/parallel-run-step.md): after a leader was killed, its GPU is free when its worker has ended.
+/// G3: GPUs are leased by the driver's inventory, and the resource samples have columns for the GPU.
 #[test]
 fn a_lease_ends_with_its_worker() {
     if gpus().is_none() {
@@ -169,8 +169,8 @@ fn digits_on_the_gpu_equal_those_on_the_cpu() {
     assert!(result.contains("  inference     90 calls on gpu"), "{result}");
 }
 
-/// G2: with two workers and one GPU, one worker has no GPU. Its models run on the CPU if the job allows this.
-/// Otherwise they fail.
+/// Rule G2: with two workers and one GPU, one worker has no GPU. Its models run on the CPU if the job allows
+/// this. Otherwise they fail.
 #[test]
 fn two_workers_share_no_gpu() {
     if gpus().is_none() {

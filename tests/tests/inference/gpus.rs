@@ -83,7 +83,8 @@ fn gpu_reports(ran: &Ran) -> Vec<String> {
     reports
 }
 
-/// G1, G3, V1: the worker gets the lowest free index, even if the job file sets the variable.
+/// Rules G1, G3, V1 (docs/parallel-run-step.md): the worker gets the lowest free index, even if the job file
+/// sets the variable.
 #[test]
 fn a_worker_gets_a_gpu() {
     if has_driver() {
@@ -97,7 +98,7 @@ fn a_worker_gets_a_gpu() {
     assert_eq!(reports, [expected]);
 }
 
-/// G2, V1: the variable is missing, not empty.
+/// Rules G2, V1: the variable is missing, not empty.
 #[test]
 fn workers_beyond_the_number_of_gpus_have_no_gpu() {
     if has_driver() {
@@ -116,8 +117,8 @@ fn workers_beyond_the_number_of_gpus_have_no_gpu() {
     );
 }
 
-/// G1, G2: four workers on two GPUs are killed again and again. No GPU ever has two workers, a new worker
-/// gets the GPU of the killed worker, and two workers always run without a GPU.
+/// Rules G1, G2: four workers on two GPUs are killed again and again. No GPU ever has two workers, a new
+/// worker gets the GPU of the killed worker, and two workers always run without a GPU.
 #[test]
 fn a_gpu_never_has_two_workers() {
     if has_driver() {
@@ -155,7 +156,7 @@ fn a_gpu_never_has_two_workers() {
     }
 }
 
-/// G1: two jobs never have the same GPU. The second job reports that, and continues without a GPU.
+/// Rule G1: two jobs never have the same GPU. The second job reports that, and continues without a GPU.
 #[test]
 fn a_gpu_never_has_two_jobs() {
     if has_driver() {
@@ -181,7 +182,7 @@ fn a_gpu_never_has_two_jobs() {
     assert_eq!(gpu_reports(&third), [expected]);
 }
 
-/// G1: a killed leader does not block a GPU.
+/// Rule G1: a killed leader does not block a GPU.
 #[test]
 fn the_gpu_of_a_killed_leader_becomes_free() {
     if has_driver() {

@@ -63,7 +63,7 @@ fn without_batch(failed: &str) -> String {
     failed.lines().map(rest).collect::<Vec<_>>().join("\n")
 }
 
-/// C9.
+/// Rule C9 in docs/parallel-run-step.md.
 #[test]
 fn one_more_than_the_threshold_ends_the_job() {
     let (text, _) = with_bad_records();

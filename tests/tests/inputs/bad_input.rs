@@ -41,7 +41,8 @@ fn missing_inputs_are_refused() {
     "#);
 }
 
-/// W10: an input without files ends the job in the same way as files without rows.
+/// Rule W10 (docs/parallel-run-step.md): an input without files ends the job in the same way as files without
+/// rows.
 #[test]
 fn inputs_without_items_fail_the_job() {
     let table = |text: &'static str, format: &str| {
@@ -170,7 +171,7 @@ fn permissions_apply(job: &Job) -> bool {
     apply
 }
 
-/// T2: a file that may not be read fails, and the message names the file.
+/// Rule T2: a file that may not be read fails, and the message names the file.
 #[test]
 fn files_without_read_permission_fail_alone() {
     let job = job().yaml("inputs: { texts: input }").file("input/b.txt", "secret");

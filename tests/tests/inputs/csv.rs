@@ -231,7 +231,8 @@ fn rows_that_do_not_fit_are_failed_items() {
     "#);
 }
 
-/// E8: an entry script fails rows by their position in the table. Reports name the line in the file.
+/// Rule E8 (docs/parallel-run-step.md): an entry script fails rows by their position in the table. Reports
+/// name the line in the file.
 #[test]
 fn rows_that_fail_are_named_by_their_line() {
     let csv = "id,text\n1,good\n2,bad\n\nx,3\n4,\"two\nlines, bad\"\r\n5,good\n6,bad\n";
@@ -273,7 +274,7 @@ fn later_misfits_fail_unless_inference_reads_everything() {
     assert!(ran.output().ends_with("200000,text\n"));
 }
 
-/// M2, D7.
+/// Rules M2, D7.
 #[test]
 fn files_of_an_input_share_columns_but_no_mini_batch() {
     let job = Job::new(&guest("echo_table"))
@@ -332,7 +333,7 @@ fn a_file_with_other_columns_is_reported() {
     ");
 }
 
-/// W10: without rows to write, the job fails. With `summary_only`, it completes.
+/// Rule W10: without rows to write, the job fails. With `summary_only`, it completes.
 #[test]
 fn tables_without_rows_fail_the_job() {
     for csv in ["", "id,x\n", "id,x", "\u{feff}", "\n\n"] {

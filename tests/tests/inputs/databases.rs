@@ -35,7 +35,7 @@ fn rows(ran: &Ran) -> Vec<i64> {
     rows
 }
 
-/// M3: the result of a query is never split, even if it is large.
+/// Rule M3 (docs/parallel-run-step.md): the result of a query is never split, even if it is large.
 #[test]
 fn a_database_is_one_mini_batch() {
     let job = job().yaml("mini_batch_size: 3 rows\nos_sandbox: required");

@@ -31,7 +31,7 @@ fn plan(inputs: &str, batch: usize) -> Ran {
     ran
 }
 
-/// M1.
+/// Rule M1 in docs/parallel-run-step.md.
 #[test]
 fn a_folder_input_includes_all_its_files() {
     let first = plan("  texts: in", 3);
@@ -48,7 +48,7 @@ fn a_folder_input_includes_all_its_files() {
     assert_eq!(first.stdout, plan("  texts: in/", 3).stdout, "the order is stable");
 }
 
-/// C7.
+/// Rule C7.
 #[test]
 fn mini_batch_size_counts_files() {
     assert_eq!(plan("  texts: in", 1).stdout.lines().count(), 1 + 8);
@@ -83,7 +83,7 @@ fn globs_match_the_expected_files() {
     ");
 }
 
-/// M1, C21.
+/// Rules M1, C21.
 #[test]
 fn inputs_are_not_mixed_and_keep_their_order() {
     let inputs = "  second: {paths: [other/z.txt, in/deep, 'in/*.md']}\n  first: other";
@@ -96,7 +96,7 @@ fn inputs_are_not_mixed_and_keep_their_order() {
     ");
 }
 
-/// E5.
+/// Rule E5.
 #[test]
 fn guests_see_folders_below_the_inputs_name() {
     let inputs =

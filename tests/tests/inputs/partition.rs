@@ -29,7 +29,7 @@ fn songs() -> Job {
     job
 }
 
-/// M4, C8, E15.
+/// Rules M4, C8, E15 in docs/parallel-run-step.md.
 #[test]
 fn files_are_grouped_by_their_paths() {
     let ran = songs().run(&[]);
@@ -52,7 +52,7 @@ fn files_are_grouped_by_their_paths() {
     "#);
 }
 
-/// M4: a template may begin with the folders before the first wildcard of a glob.
+/// Rule M4: a template may begin with the folders before the first wildcard of a glob.
 #[test]
 fn files_of_a_glob_are_grouped_by_their_paths() {
     for template in ["{user}/{season}/{genre}.wav", "songs/{user}/{season}/{genre}.wav"] {
@@ -62,7 +62,7 @@ fn files_of_a_glob_are_grouped_by_their_paths() {
     }
 }
 
-/// M4, C21: a mini-batch has the files of all paths of its input, and no file of another input.
+/// Rules M4, C21: a mini-batch has the files of all paths of its input, and no file of another input.
 #[test]
 fn groups_span_all_paths_of_one_input() {
     let mut job = Job::new(&guest("surroundings")).yaml(
@@ -90,7 +90,7 @@ fn groups_span_all_paths_of_one_input() {
     ");
 }
 
-/// M6.
+/// Rule M6.
 #[test]
 fn the_plan_shows_groups() {
     let ran = songs().command(&["plan", "job.yaml"]);
@@ -150,7 +150,7 @@ fn sorted(ran: &Ran) -> String {
     ran.sorted_output().join("\n")
 }
 
-/// M5, C8.
+/// Rules M5, C8.
 #[test]
 fn tables_are_grouped_by_folder() {
     let ran = sales("partition_keys: [region]").run(&[]);
@@ -167,7 +167,7 @@ fn tables_are_grouped_by_folder() {
     assert!(!ran.has("job/spill"), "no rows were spilled");
 }
 
-/// C8, E15: rows with the same key are collected from all files. Rows that do not match the columns are
+/// Rules C8, E15: rows with the same key are collected from all files. Rows that do not match the columns are
 /// reported with their line.
 #[test]
 fn tables_are_grouped_by_column() {
@@ -283,7 +283,7 @@ fn ctrl_c_while_planning_leaves_no_files() {
     assert_eq!(spilled_files(), 0, "{ran}");
 }
 
-/// M9: if a resume is stopped while it compares the inputs, the job does not change.
+/// Rule M9: if a resume is stopped while it compares the inputs, the job does not change.
 #[test]
 fn ctrl_c_while_inputs_are_compared_changes_nothing() {
     // The larger table below, which replaces this one, has the same columns.

@@ -15,7 +15,7 @@ fn three_files(entry_script: &std::path::Path) -> Job {
         .file("in/ccc.txt", "333")
 }
 
-/// E2, E3.
+/// Rules E2, E3 in docs/parallel-run-step.md.
 #[test]
 fn init_and_shutdown_are_optional() {
     let ran = three_files(&guest("run_only")).run(&[]);
@@ -105,8 +105,8 @@ fn contract() -> (Resolve, PackageId) {
     (resolve, package)
 }
 
-/// E7, E1:
-/// a component is refused before it runs if the return type of its `run` is neither rows nor a table.
+/// Rules E7, E1: a component is refused before it runs if the return type of its `run` is neither rows nor a
+/// table.
 #[test]
 fn run_must_return_rows_or_a_table() {
     let text = std::fs::read_to_string(root().join("wit/entry.wit")).expect("the contract reads");
@@ -129,8 +129,7 @@ fn run_must_return_rows_or_a_table() {
     ");
 }
 
-/// F16, T5.
-/// Stack traces contain the function names that the script's author chose, with any toolchain.
+/// Rules F16, T5. Stack traces contain the function names that the script's author chose, with any toolchain.
 #[test]
 fn stack_traces_have_the_names_of_functions() {
     let (resolve, package) = contract();
@@ -165,7 +164,7 @@ fn build_converts_a_core_module() {
     assert_eq!(ran.output(), "a row of a core module\n".repeat(3));
 }
 
-/// C26.
+/// Rule C26.
 #[test]
 fn void_mini_batches_have_no_input() {
     let ran = Job::new(&guest("void")).yaml("rank_mini_batch_count: 12").run(&[]);
@@ -175,7 +174,7 @@ fn void_mini_batches_have_no_input() {
     assert_eq!(ran.sorted_output(), expected);
 }
 
-/// E1, E2.
+/// Rules E1, E2.
 #[test]
 fn init_is_called_once_in_each_worker() {
     let mut job = Job::new(&guest("counts_runs"))
@@ -205,7 +204,7 @@ fn init_is_called_once_in_each_worker() {
     assert_eq!(runs[0].len() + runs[1].len(), 20);
 }
 
-/// E8.
+/// Rule E8.
 #[test]
 fn a_failed_item_does_not_fail_the_others() {
     let job = Job::new(&guest("outcomes"))
@@ -248,7 +247,7 @@ fn a_failed_item_does_not_fail_the_others() {
     ");
 }
 
-/// E6, E7, O2.
+/// Rules E6, E7, O2.
 #[test]
 fn tables_are_passed_in_and_returned() {
     let job = Job::new(&guest("echo_table"))

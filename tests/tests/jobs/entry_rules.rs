@@ -23,8 +23,8 @@ fn printed(ran: &Ran) -> Vec<String> {
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// E1, E2, E3, W1: each worker calls `init` once before its first `run`, `run` once for each mini-batch, and
-/// `shutdown` once after the last.
+/// Rules E1, E2, E3, W1 (docs/parallel-run-step.md): each worker calls `init` once before its first `run`,
+/// `run` once for each mini-batch, and `shutdown` once after the last.
 #[test]
 fn functions_are_called_the_right_number_of_times() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 3").run(&[]);
@@ -51,8 +51,8 @@ fn functions_are_called_the_right_number_of_times() {
     assert_eq!(runs, expected);
 }
 
-/// E18: files with the worker's name do not collide. Each worker that returned rows has its own file, and
-/// each file has the lines of only one worker.
+/// Rule E18: files with the worker's name do not collide. Each worker that returned rows has its own file,
+/// and each file has the lines of only one worker.
 #[test]
 fn workers_share_a_log_folder() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 2").run(&[]);
@@ -80,7 +80,7 @@ fn workers_share_a_log_folder() {
     }
 }
 
-/// E10, O4: the order is not guaranteed, but every row is in the output file once, with its key.
+/// Rules E10, O4: the order is not guaranteed, but every row is in the output file once, with its key.
 #[test]
 fn the_output_has_the_rows_of_all_workers() {
     let ran = over_files("echo_files", 40).yaml("process_count_per_node: 4").run(&[]);
@@ -91,8 +91,8 @@ fn the_output_has_the_rows_of_all_workers() {
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
 }
 
-/// E8, T9: if no file of a mini-batch can be read, each file fails with its own reason, and nothing else
-/// fails.
+/// Rules E8, T9: if no file of a mini-batch can be read, each file fails with its own reason, and nothing
+/// else fails.
 #[test]
 fn each_file_that_cannot_be_read_fails_with_its_reason() {
     let ran = over_files("outcomes", 6)
@@ -108,7 +108,7 @@ fn each_file_that_cannot_be_read_fails_with_its_reason() {
     assert_eq!(ran.sorted_output(), ["00.txt: 0", "01.txt: 1", "02.txt: 2", "03.txt: 3"]);
 }
 
-/// E8, E9: an empty result fails all items, but not the attempt.
+/// Rules E8, E9: an empty result fails all items, but not the attempt.
 #[test]
 fn an_empty_result_fails_all_items_but_no_attempt() {
     let ran = over_files("hostile_files", 6)
@@ -119,7 +119,7 @@ fn an_empty_result_fails_all_items_but_no_attempt() {
     assert_eq!(ran.sorted_output().len(), 4);
 }
 
-/// E8: extra rows are kept, reported once, and never counted beyond the number of items.
+/// Rule E8: extra rows are kept, reported once, and never counted beyond the number of items.
 #[test]
 fn extra_rows_are_kept_and_reported_once() {
     let ran = over_files("hostile_files", 6).yaml("arguments: [--do, return-too-many]").run(&[]);
@@ -128,7 +128,7 @@ fn extra_rows_are_kept_and_reported_once() {
     assert_eq!(ran.sorted_output().len(), 3 * 7);
 }
 
-/// E8, W2, W4: with `strict_cardinality`, a wrong number of rows fails the attempt, which is retried.
+/// Rules E8, W2, W4: with `strict_cardinality`, a wrong number of rows fails the attempt, which is retried.
 /// Outcomes say which items failed, so they do not fail the attempt.
 #[test]
 fn strict_cardinality_fails_the_attempt() {

@@ -85,7 +85,7 @@ fn wait_for_ends(pids: &BTreeSet<u32>) {
     }
 }
 
-/// W5, W6, F10, F13, T3.
+/// Rules W5, W6, F10, F13, T3 in docs/parallel-run-step.md.
 #[test]
 fn a_killed_worker_is_replaced() {
     let mut running = stuck_job().start(&[]);
@@ -109,7 +109,7 @@ fn a_killed_worker_is_replaced() {
     let errors = ran.log(&format!("user/error/0/{name}.txt"));
     assert!(errors.contains("returncode -9"), "{errors}");
     assert!(ran.log("sys/events.jsonl").contains("exited with returncode -9"), "{ran}");
-    // W5, W6: ParallelRunStep has the same texts in the same file.
+    // Rules W5, W6: ParallelRunStep has the same texts in the same file.
     let main = ran.log("sys/node/0/_main.txt");
     assert!(main.contains(&format!("|{name} exits with returncode -9\n")), "{main}");
     assert!(main.contains(&format!("|{name} is replaced by process002\n")), "{main}");
@@ -117,9 +117,8 @@ fn a_killed_worker_is_replaced() {
     assert!(error.contains("exited with returncode -9"), "{error}");
 }
 
-/// W2.
-/// With only one attempt allowed, the mini-batch of the killed worker fails, and the rest of the output is
-/// complete.
+/// Rule W2. With only one attempt allowed, the mini-batch of the killed worker fails, and the rest of the
+/// output is complete.
 #[test]
 fn a_killed_worker_fails_its_attempt() {
     let mut running = stuck_job().start(&["--set", "run_max_try=1", "--set", "error_threshold=1"]);
@@ -136,7 +135,7 @@ fn a_killed_worker_fails_its_attempt() {
     ");
 }
 
-/// W7.
+/// Rule W7.
 #[test]
 fn nothing_outlives_a_killed_leader() {
     let mut running = stuck_job().start(&[]);
@@ -200,7 +199,7 @@ fn processes_that_load_compiled_code_have_a_wall() {
     }
 }
 
-/// W7: kills the zygote and all workers together, as if a node were lost.
+/// Rule W7: kills the zygote and all workers together, as if a node were lost.
 #[test]
 fn a_zygote_and_workers_killed_together_are_replaced() {
     let mut running = stuck_job().start(&[]);

@@ -16,7 +16,8 @@ fn three_files(script: &str) -> Job {
         .file("in/ccc.txt", "333")
 }
 
-/// E2 to E5, E11, E12, E16 to E18: a script in the style of ParallelRunStep's documentation.
+/// Rules E2 to E5, E11, E12, E16 to E18 (docs/parallel-run-step.md): a script in the style of
+/// ParallelRunStep's documentation.
 const PARALLEL_RUN_STEP_SCRIPT: &str = r#"
 import argparse, logging, os, sys
 from azureml_user.parallel_run import EntryScript
@@ -81,7 +82,7 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
     assert_eq!(ran.log("user/entry_script_log/0/files/process000.mine"), "mine");
 }
 
-/// O1: elements of other types are converted with `str`. A single item may fail.
+/// Rule O1: elements of other types are converted with `str`. A single item may fail.
 #[test]
 fn rows_are_converted_with_str() {
     let script = "import sandmill\ndef run(mini_batch):\n    return (1.50, None, b'x', ('a', 1), sandmill.Failed('too old'))\n";

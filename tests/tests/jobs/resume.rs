@@ -23,7 +23,8 @@ fn state(ran: &Ran) -> serde_json::Value {
     serde_json::from_str(&ran.text("job/job.json")).unwrap()
 }
 
-/// W1, W7, W15: new workers try failed mini-batches again, and good results are kept.
+/// Rules W1, W7, W15 (docs/parallel-run-step.md): new workers try failed mini-batches again, and good results
+/// are kept.
 #[test]
 fn a_failed_job_resumes_with_a_higher_threshold() {
     let again = failed_job().resume(&[]);
@@ -60,8 +61,8 @@ fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
     assert_eq!(restarted.text("job/output/parallel_run_step.csv"), "a.txt: 1\nc.txt: 3\n");
 }
 
-/// W15: failed mini-batches are also retried if the leader ended before `job.json` recorded the failure, or
-/// during a resume.
+/// Rule W15: failed mini-batches are also retried if the leader ended before `job.json` recorded the failure,
+/// or during a resume.
 #[test]
 fn failed_mini_batches_are_retried_after_any_crash() {
     let with_fail_point = |point: &str, job: Job| job.env("SANDMILL_FAIL_POINT", point);
@@ -80,8 +81,9 @@ fn failed_mini_batches_are_retried_after_any_crash() {
     }
 }
 
-/// W15: a mini-batch that failed for lack of a resource may succeed with a higher limit. Limits, timeouts,
-/// thresholds, the numbers of workers and attempts, and settings that only affect reports may change.
+/// Rule W15: a mini-batch that failed for lack of a resource may succeed with a higher limit. Limits,
+/// timeouts, thresholds, the numbers of workers and attempts, and settings that only affect reports may
+/// change.
 #[test]
 fn settings_that_do_not_affect_rows_may_change() {
     let failed = texts("hostile_files")
@@ -168,7 +170,7 @@ fn a_job_without_any_success_starts_over() {
     assert_eq!(state(&again)["times_resumed"], 0);
 }
 
-/// M9, reversed: a checkpoint is not used if it no longer matches the inputs.
+/// Rule M9, reversed: a checkpoint is not used if it no longer matches the inputs.
 #[test]
 fn inputs_must_be_unchanged() {
     let message = refusal_of_changed_files(failed_job().file("in/a.txt", "1234"));
@@ -222,7 +224,7 @@ fn only_a_job_directory_can_be_resumed() {
     ran.resume(&[]).exits_with(2).says("job.yaml: there is no such file");
 }
 
-/// C25.
+/// Rule C25.
 #[test]
 fn the_result_of_a_job_is_reused_if_nothing_changed() {
     let first = texts("echo_files").run(&[]);
@@ -246,7 +248,7 @@ fn the_result_of_a_job_is_reused_if_nothing_changed() {
     assert!(!again.has("job/spill"));
 }
 
-/// C25.
+/// Rule C25.
 #[test]
 fn a_result_is_not_reused_if_it_would_differ() {
     let refused = |job: Job, arguments: &[&str]| {
@@ -274,7 +276,7 @@ fn a_result_is_not_reused_if_it_would_differ() {
     );
 }
 
-/// C25, for files that the entry script wrote.
+/// Rule C25, for files that the entry script wrote.
 #[test]
 fn a_result_is_reused_only_with_all_its_files() {
     let job = texts("writes_files").yaml("output_action: summary_only\noutput: results");

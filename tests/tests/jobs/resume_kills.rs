@@ -154,7 +154,8 @@ fn files(job: Job) -> Job {
     job
 }
 
-/// W5, W8, M9, and W12, in which Sandmill differs: rows are written exactly once.
+/// Rules W5, W8, M9, and W12 (docs/parallel-run-step.md), in which Sandmill differs: rows are written exactly
+/// once.
 #[test]
 fn rows_survive_kills() {
     let mut expected: Vec<String> =

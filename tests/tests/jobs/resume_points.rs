@@ -69,7 +69,8 @@ fn kill_at_each_point(job: impl Fn() -> Job, suffix: &str) {
     }
 }
 
-/// M9, W8, and W12, in which Sandmill differs: rows are written exactly once.
+/// Rules M9, W8, and W12 (docs/parallel-run-step.md), in which Sandmill differs: rows are written exactly
+/// once.
 #[test]
 fn a_leader_may_end_anywhere() {
     kill_at_each_point(job, "");

@@ -36,7 +36,8 @@ fn calls_after_the_first_failure(ran: &Ran) -> usize {
     after.iter().filter(|kind| **kind == "attempt_started").count()
 }
 
-/// W3, W9: one of 200 items always fails. Calls of `run` take some time, as in real jobs.
+/// Rules W3, W9 (docs/parallel-run-step.md): one of 200 items always fails. Calls of `run` take some time, as
+/// in real jobs.
 #[test]
 fn five_calls_after_the_first_failure_end_the_job() {
     for act in ["error", "panic"] {
@@ -48,8 +49,8 @@ fn five_calls_after_the_first_failure_end_the_job() {
     }
 }
 
-/// W3, W9: a failed mini-batch is retried immediately. So if a job does not tolerate the failure, it ends
-/// long before the end of its input.
+/// Rules W3, W9: a failed mini-batch is retried immediately. So if a job does not tolerate the failure, it
+/// ends long before the end of its input.
 #[test]
 fn a_failure_that_is_not_tolerated_ends_the_job_soon() {
     let ran = job(1000, 2).yaml("arguments: [--do, error, --on-batch, '3']").run(&[]);
@@ -66,7 +67,7 @@ fn a_failure_that_is_not_tolerated_ends_the_job_soon() {
     assert_eq!(failed, [1, 2, 3]);
 }
 
-/// I1: workers are not started again and again if `init` always fails.
+/// Rule I1: workers are not started again and again if `init` always fails.
 #[test]
 fn a_failing_init_is_tried_three_times_per_worker() {
     for workers in [1, 2, 4] {

@@ -24,8 +24,8 @@ process_count_per_node: 1",
         )
 }
 
-/// E4, E11, E15, E16, C18, V2, V6:
-/// the context, the arguments, which Sandmill passes unchanged, and the values of the helper `EntryScript`.
+/// Rules E4, E11, E15, E16, C18, V2, V6 (docs/parallel-run-step.md): the context, the arguments, which
+/// Sandmill passes unchanged, and the values of the helper `EntryScript`.
 #[test]
 fn an_entry_script_sees_the_settings_of_the_job_file() {
     // The leader's own variables are not passed to guests.
@@ -50,7 +50,8 @@ fn an_entry_script_sees_the_settings_of_the_job_file() {
     "#);
 }
 
-/// V3, V4, V6: a job file can set the variables that Azure's batch endpoints set for the script of a model.
+/// Rules V3, V4, V6: a job file can set the variables that Azure's batch endpoints set for the script of a
+/// model.
 #[test]
 fn variables_of_endpoints_are_set_by_the_job() {
     let ran = surroundings().run(&[
@@ -65,7 +66,7 @@ fn variables_of_endpoints_are_set_by_the_job() {
     assert_snapshot!(environment.trim_end(), @r#"environment=["AZUREML_BI_OUTPUT_PATH=/output", "AZUREML_BI_TEXT_COLUMN=title", "AZUREML_MODEL_DIR=/side_inputs/weights"]"#);
 }
 
-/// E16, E17, E18, F14, F15.
+/// Rules E16, E17, E18, F14, F15.
 #[test]
 fn output_of_an_entry_script_goes_to_log_files() {
     let ran = surroundings().run(&["--set", "logging_level=DEBUG"]);
@@ -89,7 +90,7 @@ fn output_of_an_entry_script_goes_to_log_files() {
     assert!(time.len() == 24 && time[10] == b'T' && time[19] == b'.' && time[23] == b'Z', "{line}");
 }
 
-/// C15, E17: the default level is INFO.
+/// Rules C15, E17: the default level is INFO.
 #[test]
 fn logging_level_drops_less_severe_messages() {
     for (level, logged) in
@@ -121,8 +122,8 @@ fn access_results(job: Job, arguments: &[&str]) -> Vec<String> {
     output.split(" | ").filter(is_requested).map(cut_denials).collect()
 }
 
-/// C30, E12, C2, C22: the script can read its side inputs and source files at the paths that the host passes,
-/// but cannot write to them.
+/// Rules C30, E12, C2, C22: the script can read its side inputs and source files at the paths that the host
+/// passes, but cannot write to them.
 #[test]
 fn side_inputs_and_source_are_read_only() {
     let job = Job::new(&guest("reads_outside"))

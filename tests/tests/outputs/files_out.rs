@@ -9,7 +9,7 @@ fn writes_files() -> Job {
         .file("in/b.txt", "22")
 }
 
-/// F21, O7.
+/// Rules F21, O7 in docs/parallel-run-step.md.
 #[test]
 fn files_are_published_beside_the_rows() {
     let ran = writes_files().run(&[]);
@@ -22,7 +22,7 @@ fn files_are_published_beside_the_rows() {
     assert_eq!(ran.log("user/entry_script_log/0/files/process000.shutdown"), "done");
 }
 
-/// O7.
+/// Rule O7.
 #[test]
 fn a_failed_attempt_leaves_no_files() {
     let ran = writes_files().run(&["--set", "arguments=[--fail]", "--set", "run_max_try=1"]);
@@ -32,7 +32,7 @@ fn a_failed_attempt_leaves_no_files() {
     }
 }
 
-/// O7.
+/// Rule O7.
 #[test]
 fn only_files_of_the_successful_attempt_are_published() {
     let ran = writes_files().run(&["--set", "arguments=[--fail]"]);
@@ -53,7 +53,7 @@ fn the_output_folder_may_be_anywhere() {
     assert!(!ran.has("job/output/a.txt.out"));
 }
 
-/// C13, O7, F21.
+/// Rules C13, O7, F21.
 #[test]
 fn summary_only_keeps_files_and_counts_rows() {
     let ran = writes_files().run(&["--set", "output_action=summary_only"]);

@@ -37,7 +37,7 @@ fn output(ran: &Ran) -> String {
     ran.exits_with(0).output().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
-/// O1, O2.
+/// Rules O1, O2 in docs/parallel-run-step.md.
 #[test]
 fn text_is_the_default_format() {
     assert_eq!(output(&rows("")), "a.txt: 1\nb,\"c\".txt: 2\n");
@@ -52,7 +52,7 @@ fn text_is_the_default_format() {
     assert_eq!(output(&tables("output_format: {type: text}")), text);
 }
 
-/// O3, A9: the names of the columns are only in the first line, also with several mini-batches.
+/// Rules O3, A9: the names of the columns are only in the first line, also with several mini-batches.
 #[test]
 fn tables_as_csv() {
     assert_snapshot!(output(&tables("output_format: {type: csv}")), @r#"
@@ -83,7 +83,7 @@ fn tables_as_csv() {
     "#);
 }
 
-/// A9.
+/// Rule A9.
 #[test]
 fn append_row_dataframe_header_puts_names_at_the_top() {
     let text = output(&tables("append_row_dataframe_header: true"));
@@ -102,7 +102,7 @@ fn tables_as_json_lines() {
     "#);
 }
 
-/// O1: each row of text is a single field or JSON string.
+/// Rule O1: each row of text is a single field or JSON string.
 #[test]
 fn rows_of_text_as_csv_and_json_lines() {
     assert_snapshot!(output(&rows("output_format: {type: csv}")), @r#"

@@ -148,7 +148,7 @@ fn the_example_equals_scikit_learn() {
     assert_eq!(ran.sorted_output(), expected);
 }
 
-/// O8. Uses the script and the job in docs/entry-scripts.md.
+/// Rule O8 in docs/parallel-run-step.md. Uses the script and the job in docs/entry-scripts.md.
 #[test]
 fn a_model_of_mlflow_is_scored_as_by_an_endpoint() {
     if !is_installed() {

@@ -7,8 +7,8 @@ use std::path::Path;
 
 const TWO_ROWS: &str = "a,b\n1,x\n2,y\n";
 
-/// E6, E7: `run` receives a table as a DataFrame, and may return a list, an array, a Series or a DataFrame.
-/// `init` and `shutdown` are optional.
+/// Rules E6, E7 (docs/parallel-run-step.md): `run` receives a table as a DataFrame, and may return a list, an
+/// array, a Series or a DataFrame. `init` and `shutdown` are optional.
 #[test]
 fn all_results_of_parallel_run_step_are_accepted() {
     if !is_installed() {

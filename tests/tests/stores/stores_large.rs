@@ -209,7 +209,7 @@ fn objects_are_fetched_in_advance() {
     assert!(is_requested("e-20000"));
 }
 
-/// W7: no row is lost or duplicated.
+/// Rule W7 (docs/parallel-run-step.md): no row is lost or duplicated.
 #[test]
 fn a_job_resumes_after_its_leader_was_killed() {
     let (moto, local_job) = tables(8, HALF_CACHE_ROWS);

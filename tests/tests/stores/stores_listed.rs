@@ -183,7 +183,7 @@ fn file_and_table_jobs_share_cached_objects() {
     }
 }
 
-/// W7: a job is not resumed if objects have changed since it began.
+/// Rule W7 (docs/parallel-run-step.md): a job is not resumed if objects have changed since it began.
 #[test]
 fn a_killed_job_resumes_if_its_objects_are_unchanged() {
     let moto = bucket(&[]);

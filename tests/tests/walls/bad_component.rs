@@ -78,7 +78,7 @@ fn paths_that_are_not_files_are_refused() {
     ");
 }
 
-/// E1.
+/// Rule E1 in docs/parallel-run-step.md.
 #[test]
 fn components_without_the_contract_are_refused() {
     let run = |name: &str| {

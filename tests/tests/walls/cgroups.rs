@@ -159,7 +159,8 @@ fn a_leader_enables_controllers_if_it_is_alone() {
     fs::remove_dir(scope).unwrap();
 }
 
-/// W6: running out of memory is reported differently from other deaths, and the report names the limit.
+/// Rule W6 (docs/parallel-run-step.md): running out of memory is reported differently from other deaths, and
+/// the report names the limit.
 #[test]
 fn a_worker_ended_by_its_cgroups_limit_is_reported() {
     let Some(folder) = lock_folder() else { return };

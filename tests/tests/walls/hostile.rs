@@ -67,7 +67,7 @@ fn messages(cases: &[(&str, &str)]) -> String {
     cases.iter().map(line).collect()
 }
 
-/// W2.
+/// Rule W2 in docs/parallel-run-step.md.
 #[test]
 fn guests_that_panic_trap_or_exit() {
     let harms = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
@@ -84,7 +84,7 @@ fn guests_that_panic_trap_or_exit() {
     ");
 }
 
-/// E7, W2.
+/// Rules E7, W2.
 #[test]
 fn guests_with_invalid_results() {
     let harms = ["outcomes-too-few", "outcomes-too-many", "rows-with-line-ends"];
@@ -96,7 +96,7 @@ fn guests_with_invalid_results() {
     ");
 }
 
-/// T4.
+/// Rule T4.
 #[test]
 fn guests_that_use_too_much() {
     let lines = messages(&[
@@ -125,7 +125,7 @@ fn a_huge_error_is_cut() {
     assert!(size("job/logs/sys/events.jsonl") < 200_000, "{ran}");
 }
 
-/// E8, E9: an attempt does not fail because its number of rows differs from its number of items.
+/// Rules E8, E9: an attempt does not fail because its number of rows differs from its number of items.
 #[test]
 fn fewer_or_more_rows_than_items() {
     let ran = job("return-nothing").yaml("error_threshold: 2").run(&[]);
@@ -222,7 +222,7 @@ fn no_failure_is_ignored_by_default() {
     ");
 }
 
-/// W3.
+/// Rule W3.
 #[test]
 fn a_second_attempt_may_succeed() {
     for harm in ["panic", "exit-3", "error", "outcomes-too-few"] {
@@ -237,8 +237,8 @@ fn a_second_attempt_may_succeed() {
     }
 }
 
-/// W2, C16, T6, K1.
-/// There is one worker at a time, so killed workers must be replaced before the other mini-batches can run.
+/// Rules W2, C16, T6, K1. There is one worker at a time, so killed workers must be replaced before the other
+/// mini-batches can run.
 #[test]
 fn an_endless_call_ends_its_worker() {
     const ELAPSED_SECONDS: usize = 8;
@@ -252,7 +252,7 @@ fn an_endless_call_ends_its_worker() {
         assert_eq!(ran.attempts("RUN_TIMEOUT"), ["1, 1", "1, 2"], "{ran}");
         assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "2, 1"], "{ran}");
         assert_eq!(ran.attempts("process000"), ["0, 1", "1, 1"], "{ran}");
-        // W3: the second attempt comes before the third mini-batch.
+        // Rule W3: the second attempt comes before the third mini-batch.
         assert_eq!(ran.attempts("process001"), ["1, 2"], "{ran}");
         assert_eq!(ran.attempts("process002"), ["2, 1"], "{ran}");
         // 1.10, 1.11: the processor time of a killed worker shows whether it computed or waited.

@@ -19,7 +19,7 @@ fn job(name: &str, arguments: &str) -> Job {
         .file("input/b.csv", "id,x\n4,3.5\n5,4.5\n")
 }
 
-/// E7.
+/// Rule E7 in docs/parallel-run-step.md.
 #[test]
 fn invalid_arrow_streams_are_refused() {
     let mut messages = String::new();

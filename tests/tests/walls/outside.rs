@@ -140,7 +140,7 @@ fn published(ran: &Ran) -> String {
     names.join("\n")
 }
 
-/// F15.
+/// Rule F15 in docs/parallel-run-step.md.
 #[test]
 fn output_of_a_guest_is_cut() {
     let ran = job("prints_a_lot").run(&[]);
