@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 /// How many bytes are read at a time. Larger blocks are slower.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// Appends committed segments of part files to the output file. A segment is
-/// appended completely or not at all: after an error, the output file has the same length as before.
+/// Appends committed segments of part files to the output file. A segment is appended completely or not at
+/// all: after an error, the output file has the same length as before.
 #[derive(Debug)]
 pub struct Appender {
     file: File,
@@ -169,7 +169,7 @@ impl Appender {
                 Some(&mut to),
                 wanted,
             ) {
-                // The part file was cut in the meantime, or its file system reports it as empty.
+                // The part file was truncated in the meantime, or its file system reports it as empty.
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(

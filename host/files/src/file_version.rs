@@ -8,7 +8,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The length and the modification time of a file. If length and time are the same, the file has not changed.
+/// The length and the modification time of a file. A file with the same length and time counts as unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion {
     /// The length in bytes.
@@ -43,7 +43,7 @@ impl FileVersion {
 
 #[cfg(any(test, feature = "testing"))]
 impl FileVersion {
-    /// One byte from long ago.
+    /// The state of a file of one byte that was changed long ago.
     pub fn sample() -> Self {
         Self { length: 1, seconds: 1, nanos: 1 }
     }

@@ -4,7 +4,7 @@
 //! are sorted by the bytes of the objects' paths below `data`. There are two forms of a record:
 //!
 //! - `a/b.csv NUL 1200 1763720000 500 NUL LF`: the path, the length, and the time in seconds and nanoseconds.
-//!   If the version differs from the nanoseconds, it follows as a fourth number.
+//!   If the version differs from the nanoseconds, the version follows as a fourth number.
 //! - `a/b.csv NUL !REASON NUL LF`: why the object cannot be fetched.
 //!
 //! Paths have no NUL, so a reader finds the end of a record from any position.
@@ -43,8 +43,8 @@ const DATA_FOLDER: &str = "data";
 pub struct ManifestObject {
     /// The length and time of the object's file.
     pub found: FileVersion,
-    /// A number for the object's version; zero if it has no version. If the file system stores nanoseconds,
-    /// the time of the object's file has the same number as its nanoseconds.
+    /// A number for the object's version; zero if it has no version. The nanoseconds in the time of the
+    /// object's file are the same number, if the file system stores nanoseconds.
     pub version: u32,
 }
 

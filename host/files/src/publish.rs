@@ -117,8 +117,8 @@ pub fn discard_files(staged: &Path) -> Result<(), OutputError> {
     remove_tree(staged).map_err(OutputError::io("remove the unpublished files in", staged))
 }
 
-/// Whether two folders have the same file at `path`. With a `place` (offset and length), whether these bytes
-/// of the file in the folder `other` equal the whole file in the folder `one`.
+/// Whether two folders have the same file at `path`. With a `place` (offset and length), compares the whole
+/// file in the folder `one` with this range of the file in the folder `other`.
 pub fn same_file(
     one: &Path,
     other: &Path,

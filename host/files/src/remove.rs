@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Nested folders, deeper than any path can be long.
+    /// Makes so many nested folders that the path of the innermost one is longer than the kernel allows.
     fn nest(root: &Path, depth: usize) {
         let mut folder = open(CWD, root).unwrap();
         for _ in 0..depth {

@@ -134,7 +134,7 @@ mod armed {
 
         struct Crash;
 
-        /// Whether to crash here. The value is whether to simulate a power loss.
+        /// `Some` if the process must crash here. The value says whether to simulate a power loss.
         pub(super) fn crash_due(name: &str) -> Option<bool> {
             PASSED.with_borrow_mut(|passed| {
                 if let Some(passed) = passed {

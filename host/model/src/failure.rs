@@ -137,7 +137,7 @@ impl fmt::Display for FailureKind {
 mod tests {
     use super::*;
 
-    /// W13: the status words of attempts that did not succeed.
+    /// Rule W13 in docs/parallel-run-step.md: the status words of attempts that did not succeed.
     #[test]
     fn each_kind_has_its_status_word() {
         let words = [

@@ -11,7 +11,7 @@ pub struct Input {
     /// to its folder. Either all paths are addresses of stores (see [`super::Address`]), or none is.
     pub paths: Vec<String>,
     /// A template that names the parts of the files' paths below `paths`, such as
-    /// `{user}/{season}/{genre}.wav` (docs/parallel-run-step.md M4). `None` if the job file has none.
+    /// `{user}/{season}/{genre}.wav` (rule M4 in docs/parallel-run-step.md). `None` if the job file has none.
     pub partition_format: Option<String>,
     /// How many of the input's rows or files are used, counted from the first. `None` means all.
     #[serde(default)]
@@ -38,7 +38,7 @@ pub enum InputKind {
     },
     /// Files of rows. The entry script gets tables.
     Tables {
-        /// The size of the part of a file that is one mini-batch.
+        /// How much of a file is one mini-batch.
         mini_batch_size: super::SliceSize,
         /// The job file's settings for each input.
         inputs: Vec<super::TableInput>,

@@ -3,7 +3,8 @@
 use super::ByteSize;
 use std::path::PathBuf;
 
-/// The operator's caps for all jobs together that run on one machine at the same time. `None` means no cap.
+/// The operator's caps on what all jobs that run on one machine at the same time use together. `None` means
+/// no cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineCaps {
     /// The most workers of all jobs together. At least 1.

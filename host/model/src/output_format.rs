@@ -7,7 +7,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputKind {
-    /// The format of ParallelRunStep: rows unchanged, tables with a space between fields (O1, O2).
+    /// The format of ParallelRunStep: rows unchanged, tables with a space between fields (rules O1 and O2 in
+    /// docs/parallel-run-step.md).
     Text,
     /// Comma-separated values. A row of text becomes one field.
     Csv,
@@ -198,8 +199,9 @@ impl OutputFormat {
         }
     }
 
-    /// The default name of the output file: `lines`, with the file name extension of the format. For parts,
-    /// the name of the folder. `lines` is the default name of a text file.
+    /// The default name of the output file. `lines` is the default name of a text file. Other formats replace
+    /// its file name extension, and gzip and Zstandard add one. For parts, this is the default name of their
+    /// folder, which has no extension.
     pub fn file_name(&self, lines: &str) -> String {
         match (self.kind, lines.rsplit_once('.')) {
             (OutputKind::Csv | OutputKind::Jsonl, Some((stem, _))) => {
@@ -209,8 +211,8 @@ impl OutputFormat {
         }
     }
 
-    /// The default name for Azure's job files and for earlier versions, which use `lines` for text, CSV and
-    /// JSON lines.
+    /// The default name for Azure's job files and for earlier versions, which use the extension of `lines`
+    /// also for CSV and JSON lines.
     pub fn azure_file_name(&self, lines: &str) -> String {
         let stem = lines.rsplit_once('.').map_or(lines, |(stem, _)| stem);
         match (self.kind, self.compression) {

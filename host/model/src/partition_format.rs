@@ -208,7 +208,7 @@ mod tests {
         Some(values.iter().map(|&value| value.to_owned()).collect())
     }
 
-    /// Rule M4.
+    /// Rule M4 in docs/parallel-run-step.md.
     #[test]
     fn keys_come_from_paths() {
         let format = "{user}/{season}/{genre}.wav";

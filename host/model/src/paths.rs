@@ -130,8 +130,9 @@ impl JobDir {
         self.worker_dir(worker).join("inference")
     }
 
-    /// The folder that holds the links of all workers. It is beside [`work`](Self::work), because in a folder
-    /// to which it can write, a process cannot make a link to a file that it may only read.
+    /// The folder that holds the links of all workers. It is beside [`work`](Self::work), where workers can
+    /// write: behind the process wall, a process that may only read a file cannot link the file into a folder
+    /// that it can write to.
     pub fn links(&self) -> PathBuf {
         self.0.join("links")
     }

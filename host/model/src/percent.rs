@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// The percentage of mini-batches that may fail, from 0 to 100 (docs/parallel-run-step.md C11).
+/// The percentage of mini-batches that may fail, from 0 to 100 (rule C11 in docs/parallel-run-step.md).
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AllowedPercent(f64);
@@ -16,9 +16,9 @@ impl AllowedPercent {
 
     /// Whether `failed` mini-batches out of `total` are too many.
     pub fn exceeded_by(self, failed: u64, total: u64) -> bool {
-        // Do not multiply the limit instead: a product would be rounded twice. The quotient is rounded once,
-        // as the limit was when it was parsed. So if the share equals the limit exactly, the two floats are
-        // equal.
+        // Compare the quotient with the limit. The limit times the total would be rounded twice, but the
+        // quotient is rounded once, as the limit was when it was parsed. So if the share equals the limit
+        // exactly, the two floats are equal.
         to_f64(failed) * 100.0 / to_f64(total) > self.0
     }
 }

@@ -18,7 +18,7 @@ impl ParsePolicyError {
     }
 }
 
-/// How many failed items a job tolerates (docs/parallel-run-step.md C9).
+/// How many failed items a job tolerates (rule C9 in docs/parallel-run-step.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorThreshold {
     /// `-1`: any number.
@@ -61,7 +61,7 @@ impl FromStr for ErrorThreshold {
     }
 }
 
-/// What is done with the rows that `run` returns (docs/parallel-run-step.md C13).
+/// What is done with the rows that `run` returns (rule C13 in docs/parallel-run-step.md).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputAction {
@@ -147,7 +147,7 @@ impl FromStr for LoggingLevel {
 }
 
 /// The values of `profiling_module`. `CProfile` and `Profile` are Azure's words: for a Python script they
-/// mean a profiler of Python. For other scripts, all three mean the same.
+/// mean a profiler of Python. For other scripts, all three mean Sandmill's own profiler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profiler {
     /// Python's `cProfile`.

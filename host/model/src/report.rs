@@ -5,7 +5,7 @@ use super::{Failure, FailureKind, InferenceStats, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// How many items of a mini-batch or of a job succeeded and failed. `succeeded + failed = total`.
+/// How many items of a mini-batch or of a job succeeded, and how many failed. `succeeded + failed = total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemCounts {
     /// All items.
@@ -18,7 +18,7 @@ pub struct ItemCounts {
 
 impl ItemCounts {
     /// The counts if `returned` rows came back for `total` items. With more rows than items, all items count
-    /// as succeeded (docs/parallel-run-step.md E8).
+    /// as succeeded (rule E8 in docs/parallel-run-step.md).
     pub fn from_returned(total: u64, returned: u64) -> Self {
         let succeeded = returned.min(total);
         Self { total, succeeded, failed: total - succeeded }
@@ -205,8 +205,8 @@ pub struct AttemptReport {
     pub attempt: u32,
     /// Identifies the mini-batch and the content of its files: a hash of its planned
     /// [`stamp`](super::MiniBatch::stamp) and, for files, of the size and time of each, as the worker found
-    /// them. If no worker could read the files, this is the planned stamp. A resumed job compares the stamps:
-    /// it fails if a mini-batch that is done would be another one today.
+    /// them. If no worker could read the files, this is the planned stamp. When a job is resumed, the leader
+    /// compares stamps: the job fails if a finished mini-batch would have another stamp now.
     #[serde(default)]
     pub stamp: u64,
     /// Item counts. After a failure, all items count as failed.
@@ -218,9 +218,8 @@ pub struct AttemptReport {
     /// The list has at most [`AttemptReport::MAX_FAILED_ITEMS`] entries, but `items` counts all.
     #[serde(deserialize_with = "bounded_vec::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,
-    /// Whether an attempt that succeeded returned fewer rows than it received items
-    /// (docs/parallel-run-step.md W4). The entry script does not receive records that could not be read, so
-    /// these do not count here.
+    /// Whether an attempt that succeeded returned fewer rows than it received items (rule W4). The entry
+    /// script does not receive records that could not be read, so these do not count here.
     pub is_short: bool,
     /// How many more rows than items were returned. If there are any, the user gets a notice.
     pub surplus_rows: u64,
@@ -335,7 +334,7 @@ pub struct JobResult {
     pub succeeded_mini_batches: u64,
     /// Mini-batches that failed for good.
     pub failed_mini_batches: u64,
-    /// Mini-batches that succeeded with fewer rows than items (docs/parallel-run-step.md W4).
+    /// Mini-batches that succeeded with fewer rows than items (rule W4).
     pub short_mini_batches: u64,
     /// How many of the succeeded and failed mini-batches an earlier run had done, before this run resumed the
     /// job.
@@ -393,15 +392,15 @@ pub enum EndedBy {
     AllowedFailedCount,
     /// A larger share of failed mini-batches than `allowed_failed_percent`.
     AllowedFailedPercent,
-    /// No item succeeded, so there is nothing to write (W10).
+    /// No item succeeded, so there is nothing to write (rule W10).
     NothingSucceeded,
-    /// `init` kept failing (I1, I2).
+    /// `init` kept failing (rules I1 and I2).
     InitFailures,
-    /// Every worker hung in `init` (I3).
+    /// Every worker hung in `init` (rule I3).
     StuckInInit,
-    /// No mini-batch existed after `first_task_creation_timeout` (A3).
+    /// No mini-batch existed after `first_task_creation_timeout` (rule A3).
     FirstTaskTimeout,
-    /// There was no progress for `progress_update_timeout` (A2).
+    /// There was no progress for `progress_update_timeout` (rule A2).
     ProgressTimeout,
     /// More mini-batches than `limits.mini_batches`.
     MiniBatchLimit,

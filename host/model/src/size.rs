@@ -6,7 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// A number of bytes. [`FromStr`] reads `1024`, `10KB`, `1mb`, `2 GB`, `16M`, `4 MiB`. K, M, G and T are
-/// powers of 1024 (docs/parallel-run-step.md C7), and case is ignored.
+/// powers of 1024 (rule C7 in docs/parallel-run-step.md), and case is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteSize(pub u64);
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// C7.
+    /// Rule C7.
     #[test]
     fn reads_and_prints_sizes() {
         for (text, bytes, printed) in [

@@ -9,7 +9,8 @@ pub struct WorkerExit {
     pub code: Option<i32>,
     /// The signal that ended the process. `None` if it exited.
     pub signal: Option<i32>,
-    /// The fault in the worker's last message, if it was killed for it, and the end of its stderr.
+    /// The end of the worker's stderr. If the worker was killed because its last message had a fault, the
+    /// fault comes first.
     pub note: String,
     /// The failure, if the kernel killed the process at the limit of its cgroup.
     pub failure: Option<Failure>,

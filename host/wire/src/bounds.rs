@@ -25,9 +25,9 @@ const MAX_HEADER_BYTES: usize = 3 << 20;
 const MAX_LAYER_BYTES: usize = 4 << 10;
 /// The longest time that a worker may report for a call, in seconds: about thirty years.
 const MAX_SECONDS: f64 = 1e9;
-/// The most items of a mini-batch. Sums over mini-batches stay far below what 64 bits require.
+/// The most items of a mini-batch. Sums over mini-batches still fit into 64 bits.
 const MAX_ITEMS: u64 = 1 << 40;
-/// The largest position of a byte, row or line in a file. Sums stay below what 64 bits require.
+/// The largest position of a byte, row or line in a file. Sums of a few positions still fit into 64 bits.
 const MAX_POSITION: u64 = 1 << 60;
 
 /// The most files that a planner may name in advance. An honest planner names fewer.

@@ -238,13 +238,13 @@ pub struct PlanRequest {
     /// Bytes of memory that an instance of the entry script has. A whole mini-batch must fit.
     pub memory: u64,
     /// Files that an earlier plan could not read, each with the index of its source. In that plan, each was
-    /// one failing mini-batch. If the planner can read the file now, its first mini-batch takes that number,
-    /// and its other mini-batches come at the end of the plan.
+    /// one failing mini-batch. If the planner can read the file now, the file's first mini-batch gets the
+    /// number of that failing mini-batch. Its other mini-batches come at the end of the plan.
     pub again: Vec<(u32, String)>,
     /// Whether the planner names each file before it opens it. The leader asks for this after a planner died
     /// while it read a file.
     pub reports_files: bool,
-    /// Before which objects of a store the planner must ask.
+    /// Which objects of a store the planner must ask for before it opens them.
     pub asks: ObjectsToAsk,
     /// Files that planners died on, each with the index of its source. The planner does not open them.
     pub deadly: Vec<(u32, BadFile)>,
@@ -365,7 +365,7 @@ pub enum FromPlanner {
     },
     /// The planner opens no more files; mini-batches may still follow.
     Closed,
-    /// How much of all inputs is planned once the mini-batches that follow are, in thousandths. Sent only if
-    /// it is known.
+    /// How much of all inputs is planned, in thousandths. This includes the mini-batches of the next message.
+    /// Sent only if it is known.
     Share(u16),
 }

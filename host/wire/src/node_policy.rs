@@ -8,22 +8,22 @@ use std::time::Duration;
 pub struct NodePolicy {
     /// The most workers at the same time.
     pub workers: u32,
-    /// The longest that one call of `run` or `shutdown` may take (docs/parallel-run-step.md C16).
+    /// The longest that one call of `run` or `shutdown` may take (rule C16 in docs/parallel-run-step.md).
     pub run_timeout: Duration,
-    /// The longest that loading a mini-batch may take (A1).
+    /// The longest that loading a mini-batch may take (rule A1).
     pub load_timeout: Duration,
-    /// The indices of the GPUs that may be leased to workers, lowest first (G1, G2).
+    /// The indices of the GPUs that may be leased to workers, lowest first (rules G1 and G2).
     pub gpus: Vec<u32>,
 }
 
 impl NodePolicy {
-    /// How long `init` may take: for all workers while none is past `init` (I3), and for a single worker
+    /// How long `init` may take: for all workers while none is past `init` (rule I3), and for a single worker
     /// while others work.
     pub fn init_timeout(run_timeout: Duration) -> Duration {
         run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
     }
 
-    /// How many failures of `init` in a row are allowed before no more workers are started (I1).
+    /// How many failures of `init` in a row are allowed before no more workers are started (rule I1).
     pub fn init_failures_allowed(workers: u32) -> u32 {
         workers.saturating_mul(3)
     }
@@ -51,7 +51,7 @@ impl NodePolicy {
     /// GPU: a GPU whose memory is still occupied after this time is probably lost for good.
     pub const GPU_PATIENCE: Duration = Duration::from_secs(60);
 
-    /// If a worker's start takes less than this, a retry may always wait for it.
+    /// If a worker's start takes less than this, a retry may always wait for the start.
     pub const SLOW_START: Duration = Duration::from_millis(100);
 
     /// How long to wait after a worker process could not be started, if others work.

@@ -136,7 +136,7 @@ pub enum NodeNews {
     /// These mini-batches go back to the leader: their attempts did not begin, or the mini-batches are not to
     /// blame for the end. They are in the order of their grants.
     Returned(Vec<MiniBatchId>),
-    /// A result came from a worker that was killed for that attempt. The leader ignores it.
+    /// A result came from a worker that was killed because of that attempt. The leader ignores it.
     Late {
         /// The worker.
         worker: WorkerId,

@@ -23,7 +23,7 @@ const FILE_TIME_STEP: SignedDuration = SignedDuration::from_millis(20);
 /// Loads one mini-batch after another and reuses its buffers.
 #[derive(Debug)]
 pub struct Loader {
-    /// An input has one source for each of its paths.
+    /// The sources of all inputs. An input has one source for each of its paths.
     sources: Vec<LoadedSource>,
     /// The table format of each source; empty if mini-batches consist of files.
     tables: Vec<TableFormat>,
@@ -365,8 +365,8 @@ fn failed(message: String) -> Failure {
     Failure::new(FailureKind::LoadFailed, message)
 }
 
-/// The failure to load text slices. If all slices can be read, their content is at fault, and a retry would
-/// fail, too.
+/// The failure to load text slices. If all slices can be read now, their content is at fault, and a retry
+/// would fail, too.
 fn refused(error: &DatasetError, parts: &[(PathBuf, &TextSlice, String)]) -> Failure {
     let mut buffer = Vec::new();
     let is_readable = |(root, slice, _): &(PathBuf, &TextSlice, String)| {
@@ -449,7 +449,7 @@ mod tests {
         assert!(!shown.join("a.png").exists());
     }
 
-    /// Rule C25: only files that the guest has not read are inspected again.
+    /// Rule C25 in docs/parallel-run-step.md: only files that the guest has not read are inspected again.
     #[test]
     fn a_stamp_covers_the_state_of_each_file() {
         let folder = tempfile::tempdir().unwrap();

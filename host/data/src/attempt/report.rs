@@ -41,9 +41,9 @@ impl AttemptClock {
 /// The outcome of an attempt.
 #[derive(Debug)]
 pub struct Finished {
-    /// The call of `run`; zero if `run` was not called.
+    /// What the call of `run` used. All zero if `run` was not called.
     pub run: CallStats,
-    /// Inference during that call.
+    /// Statistics of inference during that call.
     pub inference: InferenceStats,
     /// The tally, the rows, and whether the guest made files.
     pub result: Result<(AttemptTally, Segment, bool), Failure>,

@@ -17,7 +17,8 @@ pub struct RowSink<'a> {
 }
 
 impl<'a> RowSink<'a> {
-    /// Empties `rows`. If `strict` is true, an attempt fails if it does not have as many rows as items.
+    /// A sink for the results of one call. Empties `rows`. If `strict` is true, an attempt fails unless it
+    /// returns as many rows as it has items.
     pub fn new(rows: &'a mut RowWriter, strict: bool) -> Self {
         rows.clear();
         Self { rows, failed: Vec::new(), outcomes: None, strict }
@@ -161,7 +162,7 @@ mod tests {
         sink.finish(loaded)
     }
 
-    /// Rules E8 and W4.
+    /// Rules E8 and W4 in docs/parallel-run-step.md.
     #[test]
     fn strict_cardinality_requires_a_row_for_each_item() {
         let paths = ["/a", "/b", "/c"].map(str::to_owned);

@@ -1,6 +1,6 @@
 //! Collects what a guest returns for a typed output: the messages of an Arrow IPC stream without its
-//! beginning and end. The beginning (the schema) is the output's header. The appended bytes are therefore a
-//! stream that Arrow libraries can read after every commit.
+//! beginning and end. The beginning (the schema) is the header of the output, so it is written only once.
+//! After every commit, the header and the appended messages form a stream that Arrow libraries can read.
 
 use super::columns::{columns_text, fit, values_schema, written_schema};
 use super::common::is_settled;
@@ -22,7 +22,8 @@ use std::sync::Arc;
 const END_MARKER_BYTES: usize = 8;
 /// The most bytes of text in one batch: Arrow's offsets have 31 bits.
 const BATCH_TEXT_BYTES: usize = 1 << 30;
-/// The most bytes of a header: of its text, and of its schema as Arrow writes it.
+/// The limit for a header, in bytes. It applies to the header's text, and separately to its schema as Arrow
+/// writes it.
 const HEADER_BYTES: usize = 1 << 20;
 
 /// Why a table is refused.
@@ -45,7 +46,7 @@ impl From<ArrowError> for Refused {
 pub(super) struct Batches {
     format: OutputFormat,
     limit: u64,
-    /// The bytes of the rows if each value is counted, even if several share one buffer.
+    /// The size of the attempt's rows in bytes. Every value counts, even if several values share one buffer.
     size: u64,
     rows: u64,
     texts: StringBuilder,
@@ -64,7 +65,8 @@ struct CheckedColumns {
     given: SchemaRef,
     written: SchemaRef,
     header: OutputHeader,
-    /// Whether a file was made from a first row, which shows that the output can hold these columns.
+    /// Whether a file was made from the first row as a test, which showed that the output can hold these
+    /// columns.
     is_tried: bool,
 }
 

@@ -151,7 +151,8 @@ impl<'a> TextColumn<'a> {
     }
 
     /// Writes the values of the rows from `first` on into the cells, each followed by `end`. Returns `false`
-    /// if the column holds anything but integers and floats; with no cells, this only checks the type.
+    /// if the column holds anything but integers and floats; if `cells` is empty, the call only checks the
+    /// type.
     pub(super) fn write_numbers(&self, first: usize, cells: &mut [NumberCell], end: u8) -> bool {
         match &self.values {
             TextValues::I8(values) => fill(&values[first..], cells, end),
@@ -227,8 +228,8 @@ enum JsonShape<'a> {
     Union(UnionColumns<'a, JsonValues<'a>>),
     List(ListOffsets<'a>, Box<JsonValues<'a>>),
     Struct(ObjectCells<'a>),
-    /// Whether maps are written as objects, because all keys are texts (otherwise as arrays of pairs); then
-    /// the keys and the values.
+    /// Maps. The second field says whether they are written as objects, because all keys are texts; otherwise
+    /// they are written as arrays of pairs. The third field has the keys and the values.
     Map(ListOffsets<'a>, bool, Box<[JsonValues<'a>; 2]>),
 }
 

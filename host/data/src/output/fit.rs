@@ -94,7 +94,7 @@ fn used_values(dictionary: &dyn AnyDictionaryArray) -> Result<ArrayRef, ArrowErr
     take(values, &UInt64Array::from_iter(indices), None)
 }
 
-/// Whether values of the type must be checked, because Parquet may not be able to hold them.
+/// Whether values of the type must be checked, because Parquet cannot hold all of them.
 pub(super) fn needs_check(kind: &DataType) -> bool {
     match kind {
         DataType::Decimal32(..)
@@ -116,7 +116,7 @@ pub(super) fn needs_check(kind: &DataType) -> bool {
 type ConvertChild<'c> = dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, ArrowError> + 'c;
 
 /// The values within a list or struct, with null wherever the list or struct is null (`outer_nulls`). What is
-/// stored there does not count as a value.
+/// stored inside a null list or struct does not count as a value.
 fn with_outer_nulls(
     values: &ArrayRef,
     outer_nulls: Option<&NullBuffer>,

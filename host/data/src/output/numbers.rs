@@ -246,9 +246,9 @@ mod tests {
         }
     }
 
-    /// Compares with the text that Rust prints. It has the same number of digits, but the exponent has no
-    /// plus sign and no leading zeros. If two texts are equally near to the number, Rust may choose the other
-    /// one.
+    /// Compares with the text that Rust prints. Rust's text has the same number of digits, but its exponent
+    /// has no plus sign and no leading zeros. If two texts are equally near to the number, Rust may choose
+    /// the other one.
     fn is_as_in_rust(text: &str, rust: &str) -> bool {
         let expected = match rust.split_once('e') {
             None => rust.to_lowercase(),

@@ -23,7 +23,8 @@ pub(super) enum TableRefusal {
 /// Why a row of a table cannot be written.
 pub(super) enum UnfitRow {
     Arrow(ArrowError),
-    /// The field in this column would need quotes, which the job forbids. `None` stands for the row number.
+    /// The field in this column would need quotes, which the job forbids. `None` means the field with the row
+    /// number.
     Quotes(Option<usize>),
 }
 

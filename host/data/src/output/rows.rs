@@ -22,7 +22,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// A buffer that has grown beyond this is shrunk before the next attempt.
 const KEPT_CAPACITY: usize = 64 << 20;
 /// The end-of-stream marker of Arrow's format. The first four bytes are the continuation marker, which begins
-/// each message. In the oldest version of the format, no message has these four bytes, nor has this marker.
+/// each message. In the oldest version of the format, neither messages nor the end-of-stream marker have
+/// these four bytes.
 const END_MARKER: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Collects the rows of one attempt. The buffer is reused for the next attempts.

@@ -18,8 +18,8 @@ pub(super) const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
 /// Nanoseconds of a second.
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A column of dates, times, durations or intervals. An `i64` after the values says how many of their units
-/// make a second.
+/// A column of dates, times, durations or intervals. In the variants with an `i64`, this number says how many
+/// units of the values make a second.
 pub(super) enum TimeColumn<'a> {
     /// Days.
     Date32(&'a [i32]),
@@ -298,8 +298,8 @@ fn push_seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> b
     true
 }
 
-/// Appends an interval. Each part has its own sign. `seconds` is a number, and how many of its units make a
-/// second.
+/// Appends an interval. Each part has its own sign. `seconds` is a pair: a number, and how many of the
+/// number's units make a second.
 fn push_interval(months: i32, days: i32, seconds: (i64, i64), out: &mut Vec<u8>) {
     out.push(b'P');
     let start = out.len();

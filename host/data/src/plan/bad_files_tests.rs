@@ -13,8 +13,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// The next planner receives the name of the file that a planner died over, and reports each file before it
-/// opens it.
+/// After a planner has died over a file, the next planner receives the name of that file. It also reports
+/// each file before it opens the file.
 #[test]
 fn files_that_killed_a_planner_are_not_opened() {
     for kind in [TableKind::Csv, TableKind::Jsonl, TableKind::Parquet] {

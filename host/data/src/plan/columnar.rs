@@ -20,7 +20,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
 
 /// The table format of an input: the columns in its files, then the columns that the files' paths make. The
-/// columns in the files come from the first readable file, or from all files with full inference. Fails if a
+/// columns in the files come from the first readable file or, with full inference, from all files. Fails if a
 /// column that the job file names is missing, or if a column would occur twice.
 pub(super) fn format(
     input: &PlanInput<'_>,
@@ -219,8 +219,8 @@ fn each_slice<'s>(
     })
 }
 
-/// Fails if a file with these columns does not fit the table. With full inference, there is a reason why the
-/// file's columns are not in the table. The error gives this reason.
+/// Fails if a file with these columns does not fit the table. With full inference, the columns of all files
+/// were combined before. Then the error says why this file's columns could not be combined with the others.
 fn check_columns(
     input: &PlanInput<'_>,
     file: &Schema,

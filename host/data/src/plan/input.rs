@@ -10,11 +10,11 @@ use crate::protocol::{ObjectsToAsk, PlanRequest};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
-/// The most files that are named in advance: as many as are fetched at the same time.
+/// The most files that the planner names in advance: as many as are fetched at the same time.
 const MAX_FILES_AHEAD: usize = 16;
 
-/// How many files are checked for their format, until one has the right format. If all of them have another
-/// format, the input is refused.
+/// How many files at most are checked for their format. The checks end at the first file with the right
+/// format. If all checked files have another format, the input is refused.
 const CHECKED_FILES: u32 = 2;
 
 /// The endings of files that hold uncommitted changes of a database.

@@ -102,7 +102,7 @@ const SONGS: [(&str, &str); 6] = [
     ("in/cy/winter/pop.wav", "6"),
 ];
 
-/// Rules M4 and C8: six files under five (user, genre) pairs.
+/// Rules M4 and C8 in docs/parallel-run-step.md: six files under five (user, genre) pairs.
 #[test]
 fn files_are_grouped_by_keys_of_their_paths() {
     let tree = TreeFixture::new(&SONGS);
@@ -364,7 +364,7 @@ fn dead_processes_are_replaced_and_their_tasks_repeated() {
     let sources = vec![tree.source("one", "in")];
     let expected = rows(&tree, &sources, &tables(&tree, sources.clone(), &["k"]).unwrap());
     let request = request(&tree, sources.clone(), csv_cut(&sources, None), &["k"]);
-    // No task may meet three processes that die in a row.
+    // The shuffle would fail if three processes in a row died over the same task. Here that never happens.
     let started = AtomicU32::new(0);
     let frail = || {
         let number = started.fetch_add(1, Ordering::Relaxed);

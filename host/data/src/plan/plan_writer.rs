@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const MAX_GROUP: usize = 64;
 /// A message is sent when its descriptors have this many bytes.
 const GROUP_BYTES: usize = 64 << 10;
-/// A message is also sent with the next descriptor if the last message was sent this long ago.
+/// If the last message was sent this long ago, the next descriptor is sent immediately, with those that wait.
 const GROUP_TIME: Duration = Duration::from_millis(5);
 /// The most bytes of the descriptor of one mini-batch, which must fit into a message.
 const MAX_MINI_BATCH_BYTES: usize = 12 << 20;

@@ -1,6 +1,6 @@
 //! Measures how much of the inputs is planned. From this, the leader estimates how long the rest of a job
-//! takes while the plan is still incomplete. It often is, because the leader takes the plan only as fast as
-//! the workers need it.
+//! takes while the plan is still incomplete. A plan often stays incomplete for long, because the leader takes
+//! it only as fast as the workers need it.
 
 use super::PlanError;
 use crate::dataset::SourceListing;
@@ -27,8 +27,8 @@ pub(super) struct PlannedShare {
 }
 
 impl PlannedShare {
-    /// Adds up `weight` of all files of the sources. Returns `None` if that takes too long, or if only a part
-    /// of the inputs is taken.
+    /// Calls `weight` for each file of the sources, and adds up the results. Returns `None` if that takes too
+    /// long, or if only a part of the inputs is taken.
     pub(super) fn measure<'a>(
         sources: impl Iterator<Item = (&'a Source, Result<SourceListing, PlanError>)>,
         weight: &dyn Fn(&Path) -> u64,

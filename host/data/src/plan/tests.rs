@@ -145,7 +145,8 @@ pub(super) fn joined(names: &Names) -> String {
     names.iter().collect::<Vec<_>>().join(" ")
 }
 
-/// Rules M1 and C7: groups of consecutive files of one source, inputs in their order.
+/// Rules M1 and C7 in docs/parallel-run-step.md: groups of consecutive files of one source, inputs in their
+/// order.
 #[test]
 fn files_are_grouped_within_their_source() {
     let tree = TreeFixture::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);

@@ -29,8 +29,7 @@ pub(super) type TakeTextSlice<'t, 's> =
 
 /// Passes all files of an input to `take`, in order, with the index of the source. If the first file is in
 /// Hive-style folders (`key=value`), a file that is not in folders with these keys becomes a mini-batch that
-/// fails. Fails if a folder cannot be
-/// read, or if a file's path does not match the template in the job file.
+/// fails. Fails if a folder cannot be read, or if a file's path does not match the template in the job file.
 pub(super) fn each_file<'s>(
     input: &PlanInput<'_>,
     sender: &mut Sender<'s>,
@@ -213,7 +212,7 @@ fn notice_end(
     notice_joined(cut, sender)
 }
 
-/// Sends a notice if quoted fields may be records that two stray quotes hold together.
+/// Sends a notice if lines inside quoted fields look like records. Two stray quotes may have joined them.
 fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
     let (named_lines, count) = cut.joined();
     if count == 0 {

@@ -3,7 +3,7 @@
 /// Calls the macro `$generate` with the table. The first word of a row says who uses the setting: `job` (the
 /// leader and the node), `worker` (also the workers), or `composed` (`sandmill-spec` has separate code that
 /// reads and checks it, and may combine it with other keys). The folder's `mod.rs` explains the fields of a
-/// row.
+/// row. A code after a field, such as `C25`, is a rule in docs/parallel-run-step.md.
 #[macro_export]
 macro_rules! job_keys {
     ($generate:ident) => {

@@ -146,8 +146,8 @@ pub(super) struct Crew<'a> {
 
 impl Crew<'_> {
     /// Performs all tasks. `give` receives a function, and passes each task to it. Fails if a task cannot be
-    /// performed, or if `give` fails. Once a task has failed, that function fails, too, because no further
-    /// tasks are needed.
+    /// performed, or if `give` fails. Once a task has failed, the function that `give` received fails, too,
+    /// because no further tasks are needed.
     pub(super) fn run(
         &self,
         give: impl FnOnce(&mut dyn FnMut(ShuffleTask) -> Result<(), PlanError>) -> Result<(), PlanError>,

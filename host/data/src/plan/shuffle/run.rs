@@ -35,7 +35,7 @@ pub(in crate::plan) struct ShuffleContext<'a> {
     pub(in crate::plan) bounds: ShuffleLimits,
 }
 
-/// BucketGroups the rows of one input.
+/// Groups the rows of one input.
 pub(in crate::plan) struct Shuffle<'a> {
     pub(in crate::plan) input: &'a PlanInput<'a>,
     pub(in crate::plan) format: &'a TableFormat,
