@@ -15,7 +15,8 @@ fn it_runs_a_job_reads_its_events_and_reuses_the_result() {
         texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1, --on-attempt, 1]");
     let ran = start(job, &[]).wait();
     ran.exits_with(0);
-    // A failure is reported immediately, but a success only when its rows are committed. So the order varies.
+    // The program reports a failure immediately, but a success only after its rows are committed. So the
+    // order of the lines varies.
     let printed = ran.redacted_stdout();
     let mut lines: Vec<&str> = printed.lines().collect();
     lines.sort_unstable();
@@ -32,8 +33,8 @@ fn it_runs_a_job_reads_its_events_and_reuses_the_result() {
     assert_snapshot!(again.redacted_stdout(), @"completed: 3 rows in [DIR]/job/output");
 }
 
-/// The first Ctrl-C ends the job in order, and a second Ctrl-C kills the running workers. `sandmill resume`
-/// continues the job.
+/// The first Ctrl-C lets running mini-batches finish, and a second Ctrl-C kills the running workers.
+/// `sandmill resume` continues the job.
 #[test]
 fn it_ends_a_job_on_ctrl_c() {
     let job =

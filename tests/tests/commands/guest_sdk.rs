@@ -63,7 +63,7 @@ fn a_component_sees_arguments_variables_and_error_kinds() {
         ))
         .run(&[]);
     ran.exits_with(0);
-    // With Debian's libc, a path outside all granted folders has another kind.
+    // With Debian's libc, the error for a path outside all granted folders has another kind.
     let logged = logged(&ran).replace("Uncategorized", "NotFound");
     assert_snapshot!(logged, @r#"
     fast true None Some("slow")
@@ -204,8 +204,8 @@ fn a_new_entry_script_in_c_runs() {
     }
 }
 
-/// An Arrow file with a column for each width of numbers, with negative numbers if the type has a sign, and a
-/// column of a dictionary.
+/// An Arrow file with a column for each type of numbers, and a dictionary column. Signed types also have
+/// negative numbers.
 fn numbers() -> Vec<u8> {
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("i8", Arc::new(Int8Array::from(vec![i8::MIN, -1, i8::MAX]))),

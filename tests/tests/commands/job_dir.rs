@@ -229,7 +229,7 @@ fn a_failed_attempt_is_retried() {
       output        job/output/parallel_run_step.txt
     ");
     let result = ran.log("job_result.txt");
-    // The layers of the process wall differ between machines.
+    // Leave out the layers of the process wall, which differ between machines.
     let lines = result.lines().skip(1).filter(|line| !line.starts_with("  os_sandbox "));
     assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
     mini-batches  3

@@ -52,7 +52,8 @@ fn the_config_file_sets_the_folder_of_jobs() {
     other.exits_with(0);
     assert!(other.dir().join("other/test/job.json").exists(), "the variable comes first: {other}");
 
-    // The message about an unknown key contains its line. Under a policy, the file is ignored.
+    // The message about an unknown key contains its line. If the operator has set a policy, the user's
+    // configuration file is ignored.
     fs::write(&config, "jobs_rot: /a\n").unwrap();
     let wrong = other.into_job().env("SANDMILL_JOBS_ROOT", "").command(&["status", "test"]);
     wrong.exits_with(2).says("config.yaml:1: jobs_rot: unknown key; did you mean jobs_root?");

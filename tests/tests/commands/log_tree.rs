@@ -23,7 +23,7 @@ arguments: [--do, panic, --on-batch, 1]",
         )
 }
 
-/// The files below a folder, as paths relative to it, sorted.
+/// Collects the files below `folder` in `found`, as paths that begin with `inside`, sorted.
 fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder.join(inside)).unwrap() {
         let entry = entry.unwrap();
@@ -112,7 +112,7 @@ fn the_files_of_a_failed_job_agree() {
         "{progress}"
     );
     let metrics = ran.log("sys/metrics/metrics.jsonl");
-    // The metric counts mini-batches, not attempts (1.10).
+    // The metric counts mini-batches, not attempts (section 1.10 of docs/parallel-run-step.md).
     assert!(metrics.contains(r#""name":"total_mini_batches","value":3.0"#), "{metrics}");
     assert!(metrics.contains(r#""name":"retries","value":1.0"#), "{metrics}");
     for file in ["process_summary.csv", "node_summary.csv"] {

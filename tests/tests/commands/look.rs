@@ -26,7 +26,7 @@ fn screen(ran: &Ran) -> String {
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// A table with a column that looks numeric, but is not.
+/// A table with a column that has numbers in all rows but the last.
 fn table() -> Job {
     let rows: String = (0..2000).map(|id| format!("{id},{id}.5\n")).collect();
     Job::new(&guest("echo_table")).file("in.csv", format!("identifier,x\n{rows}2000,oops\n")).yaml(

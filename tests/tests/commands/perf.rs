@@ -84,7 +84,8 @@ fn a_job_writes_resource_samples() {
     let columns = "Time (UTC),Disk,Mounted At,Total (MB),";
     let disks = ran.log("perf/0/node_disk_usage.csv");
     assert!(disks.starts_with(columns) && disks.lines().count() >= 2, "{disks}");
-    // Each minute's processes are listed by hour, and each hour's processes by their resource use.
+    // There is a list of processes for each minute, in a folder for each hour. For each hour, further lists
+    // sort the processes by their resource use.
     let lists = lists(&ran);
     for (begin, end) in [("os/", ""), ("processes_", "_cpu.txt"), ("processes_", "_memory.txt")] {
         let mut found =
@@ -134,12 +135,14 @@ fn profiles_survive_a_killed_leader() {
     assert!(ran.has("job/logs/sys/node/0/process000.profile.json"), "{ran}");
 }
 
-/// Rules W6, T4: a worker whose host side uses too much memory is killed. The report of this failure differs
-/// from that of other killed workers. Another worker gets the remaining mini-batches.
+/// Rules W6, T4: a worker is killed if Sandmill's own code in it, outside the guest, uses too much memory.
+/// The report of this failure differs from that of other killed workers. Another worker gets the remaining
+/// mini-batches.
 #[test]
 fn a_worker_that_holds_too_much_memory_is_killed() {
     // One record is never split, however large: reading and decoding it takes three times its size. This
-    // record is so large that the watcher has time to notice it, even on a fast machine.
+    // record is so large that the leader's watcher notices the worker's memory in time, even on a fast
+    // machine.
     let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(448 << 20));
     let ran = Job::new(&guest("echo_table"))
         .yaml(

@@ -127,7 +127,7 @@ fn other_commands_obey_the_policy() {
     let ran = check_run("/etc/passwd");
     ran.exits_with(2);
     ran.says("--run: found /etc/passwd; the operator's policy allows inputs only below");
-    // Inspecting a component is also limited to permitted files.
+    // `inspect` also reads only files that the policy allows.
     let inspect = |arguments: &[&str]| {
         let arguments = [&["inspect", "--policy", "policy.yaml"], arguments].concat();
         job().file("stray.wasm", "").command(&arguments)

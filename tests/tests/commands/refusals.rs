@@ -30,7 +30,8 @@ fn unusable_inputs_leave_no_job_directory() {
     assert!(!ran.stderr.contains("read next") && !ran.has("job"), "{ran}");
 }
 
-/// Copies of a refused job in the folder `parent` would block the job after its inputs are corrected.
+/// A refused job leaves no copies of its reports in the folder `parent`: they would block the job after its
+/// inputs are corrected.
 #[test]
 fn unusable_inputs_leave_no_copies() {
     let job = job().yaml("parent: parent\ncopy_logs_to_parent: true");

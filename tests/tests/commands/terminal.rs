@@ -51,7 +51,7 @@ fn job(yaml: &str) -> Job {
 
 #[test]
 fn keys_names_and_paths_of_a_job_file_are_escaped() {
-    // `HIDDEN` replaces K.
+    // In each setting, `HIDDEN` replaces the letter K.
     let settings = [
         "\"K\": 1",
         "limits: { \"K\": 1 }",
@@ -149,7 +149,7 @@ fn names_in_a_component_are_escaped() {
     for command in [&["check", &path][..], &["inspect", &path], &["build", &path]] {
         let ran = Job::empty().file(&path, &component).command(command);
         assert_clean("stderr", &ran.stderr);
-        // Paths for programs are not escaped.
+        // `build` prints paths for programs, which are not escaped.
         if command[0] != "build" {
             ran.exits_with(0);
             assert_clean("stdout", &ran.stdout);

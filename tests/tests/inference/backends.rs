@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The lines of `sandmill doctor` about onnxruntime, and the JSON about it. `library`: the value of
+/// Runs `sandmill doctor`. Returns its lines and its JSON about onnxruntime. `library`: the value of
 /// SANDMILL_ONNXRUNTIME.
 fn doctor(library: Option<&Path>, arguments: &[&str]) -> (String, Value) {
     let run = |more: &[&str]| {
@@ -42,13 +42,13 @@ fn onnxruntime_computes_behind_the_wall() {
         assert!(version.starts_with("1."), "{found}");
         let expected = format!("  ok        onnxruntime {version}: {}", library.display());
         assert_eq!(printed.lines().next(), Some(&*expected));
-        // The tests use the package without CUDA.
+        // The tests use onnxruntime's package without CUDA, so no GPU is offered.
         assert!(
             printed.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
             "{printed}"
         );
     }
-    // The command line takes precedence.
+    // The library that the command line names takes precedence over the variable.
     let (_, found) =
         doctor(Some(Path::new("/nowhere")), &["--onnxruntime", library.to_str().unwrap()]);
     assert!(found["missing"].is_null(), "{found}");

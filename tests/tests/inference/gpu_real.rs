@@ -1,5 +1,5 @@
-//! Tests that need an NVIDIA GPU. On other machines, they print that they are skipped. With
-//! `SANDMILL_REQUIRE_GPU=1`, they fail there.
+//! Tests that need an NVIDIA GPU. On a machine without one, they print that they are skipped, or fail if
+//! `SANDMILL_REQUIRE_GPU=1` is set.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -40,7 +40,8 @@ fn doctor(visible: Option<&str>) -> Value {
     serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()["gpus"].take()
 }
 
-/// With MIG, a machine also lists parts of GPUs (MIG instances), which are not in the table of nvidia-smi.
+/// Sandmill lists the same GPUs as `nvidia-smi`. If MIG is on, Sandmill also lists parts of GPUs (MIG
+/// instances), which the table of `nvidia-smi` does not have.
 #[test]
 fn the_inventory_equals_that_of_nvidia_smi() {
     let Some(expected) = gpus() else { return };
@@ -70,7 +71,8 @@ fn job(machine: &Path, script: &str) -> Job {
 }
 
 /// Rule G1 (docs/parallel-run-step.md): after a leader was killed, its GPU is free when its worker has ended.
-/// G3: GPUs are leased by the driver's inventory, and the resource samples have columns for the GPU.
+/// Rule G3: GPUs are leased according to the list of the driver, and the resource samples have columns for
+/// the GPU.
 #[test]
 fn a_lease_ends_with_its_worker() {
     if gpus().is_none() {
@@ -170,7 +172,7 @@ fn digits_on_the_gpu_equal_those_on_the_cpu() {
 }
 
 /// Rule G2: with two workers and one GPU, one worker has no GPU. Its models run on the CPU if the job allows
-/// this. Otherwise they fail.
+/// this. Otherwise its models fail.
 #[test]
 fn two_workers_share_no_gpu() {
     if gpus().is_none() {
@@ -181,14 +183,15 @@ fn two_workers_share_no_gpu() {
     ran.exits_with(0);
     assert_equal_to_scikit_learn(&ran);
     let attempts = ran.log("sys/job_report/processed_mini-batches.csv");
-    // Do not expect rows from the GPU: its worker may start when all mini-batches are done.
+    // The test does not expect rows from the GPU, because the worker with the GPU may start so late that all
+    // mini-batches are done.
     assert!(attempts.contains(",cpu (fell back)"), "{attempts}");
     let ran = digits(machine.path(), "device: gpu", 2);
     ran.says("no GPU is leased to this worker");
 }
 
-/// A computation that needs more memory than the GPU has fails its attempt, as `device_out_of_memory`. The
-/// next attempt can use the memory again.
+/// If a computation needs more memory than the GPU has, the attempt fails as `device_out_of_memory`. The next
+/// attempt can use the GPU's memory again.
 #[test]
 fn a_full_gpu_fails_the_attempt() {
     let Some(gpus) = gpus() else { return };

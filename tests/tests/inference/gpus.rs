@@ -53,7 +53,8 @@ fn node_log(dir: &Path) -> String {
     fs::read_to_string(dir.join("job/logs/sys/node/0/_main.txt")).unwrap_or_default()
 }
 
-/// Runs a job, and returns the guest's different reports about its GPU and the variables about GPUs.
+/// Runs a job. Returns what the guest reports about its GPU and the variables about GPUs, each different
+/// report once.
 fn reports_with(settings: &str) -> Vec<String> {
     gpu_reports(&run(&Machine::new(), settings))
 }
@@ -98,7 +99,7 @@ fn a_worker_gets_a_gpu() {
     assert_eq!(reports, [expected]);
 }
 
-/// Rules G2, V1: the variable is missing, not empty.
+/// Rules G2, V1: for a worker without a GPU, the variable is missing, not empty.
 #[test]
 fn workers_beyond_the_number_of_gpus_have_no_gpu() {
     if has_driver() {
@@ -156,7 +157,8 @@ fn a_gpu_never_has_two_workers() {
     }
 }
 
-/// Rule G1: two jobs never have the same GPU. The second job reports that, and continues without a GPU.
+/// Rule G1: two jobs never have the same GPU. The second job reports that it has no GPU, and continues
+/// without one.
 #[test]
 fn a_gpu_never_has_two_jobs() {
     if has_driver() {
@@ -175,7 +177,7 @@ fn a_gpu_never_has_two_jobs() {
         gpu_reports(&second),
         ["agent_name=process000 gpu_index=None AZ_BATCHAI_GPU_COUNT_FOUND=1"]
     );
-    // A second GPU is free.
+    // If there are two GPUs, the second one is free.
     let third = run(&machine, "gpus: 2\nprocess_count_per_node: 1");
     let expected = "agent_name=process000 gpu_index=Some(1) AZ_BATCHAI_GPU_COUNT_FOUND=2 \
                     CUDA_VISIBLE_DEVICES=1";

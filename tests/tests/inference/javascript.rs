@@ -4,7 +4,8 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::path::Path;
 
-/// As in `python.rs`: a script gets the same outputs as a component, and clear error messages.
+/// A script gets the same outputs from models as a component, and clear error messages (see also
+/// `python.rs`).
 #[test]
 fn a_script_computes_with_models() {
     let script = "import { models } from 'sandmill';

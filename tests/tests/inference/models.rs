@@ -108,7 +108,8 @@ fn a_model_with_a_wrong_digest_is_refused_first() {
     ran.into_job().run(&["--set", &format!("models.digits.digest=sha256:{digest}")]).exits_with(0);
 }
 
-/// Models do not affect the plan. The output folder must not contain a model.
+/// A run is refused if the output folder contains a model, or is in a model's folder. Models do not affect
+/// `sandmill plan`.
 #[test]
 fn models_and_the_output_folder_must_not_overlap() {
     let planned = job().command(&["plan", "job.yaml"]);

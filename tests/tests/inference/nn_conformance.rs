@@ -12,8 +12,8 @@ use std::process::Command;
 const TOLERANCE: f64 = 1e-4;
 const GPU_TOLERANCE: f64 = 1e-3;
 
-/// Rows that the guest `computes` returns, or the expected rows, by file and output. If the computation was
-/// refused, the key has `refused` instead of the output's name.
+/// The rows that the guest `computes` returns, or the rows that are expected. The key is a file and the name
+/// of an output. If the computation was refused, the key has `refused` instead of the output's name.
 type Rows = BTreeMap<(String, String), String>;
 
 fn rows(text: &str) -> Rows {
@@ -155,8 +155,8 @@ fn every_model_on_each_backend() {
     ");
 }
 
-/// The same on a GPU, with a backend that can use the GPU. `digits_mlp` may fail there, but the other models
-/// must give the same results.
+/// Four of the models on a GPU, with a backend that can use the GPU. `digits_mlp` may fail there, but the
+/// other models must give the same results.
 #[test]
 fn models_on_a_gpu() {
     if !std::path::Path::new("/dev/nvidiactl").exists() {

@@ -80,8 +80,8 @@ fn an_unsupported_operator_is_refused_before_the_job_begins() {
     assert!(!ran.has("job/journal.db"), "{ran}");
 }
 
-/// The timeout kills the worker that computes an endless loop. Another worker gets its GPU, and the job
-/// continues.
+/// The timeout kills the worker that computes an endless loop. Another worker replaces it, with the same GPU
+/// if it had one, and the job continues.
 #[test]
 fn an_endless_loop_is_ended_by_the_time_out() {
     let models = ["hostile/endless_loop", "mlp"].map(str::to_owned);
@@ -105,8 +105,8 @@ fn an_endless_loop_is_ended_by_the_time_out() {
         .says("model endless_loop: it needs Loop, which tract does not have; ONNX Runtime may support it: ");
 }
 
-/// A model of a few bytes whose tensors take 16 GB, or many terabytes. The attempt fails before the machine
-/// is out of memory, and the entry script cannot prevent this.
+/// Models of a few bytes, whose tensors take 16 GB or many terabytes. The attempt fails before the machine is
+/// out of memory. The entry script cannot catch this failure and continue.
 #[test]
 fn a_bomb_fails_only_its_attempt() {
     for (backend, bomb) in

@@ -120,7 +120,8 @@ fn entries_that_are_not_regular_files_fail_alone() {
     ran.exits_with(42).says("more than error_threshold allows (6)");
 }
 
-/// The same for tables.
+/// In a folder of tables, a link that cannot be followed also fails alone, and the job continues with the
+/// other files.
 #[test]
 fn a_bad_link_among_tables_fails_alone() {
     let job = Job::new(&guest("echo_table"))
@@ -158,8 +159,8 @@ fn links_to_folders_are_skipped() {
     ");
 }
 
-/// Whether permissions apply to the user who runs the tests. If they do not, prints a message, because the
-/// test then passes without checking anything.
+/// Whether the permissions of files apply to the user who runs the tests; they do not apply to root. If they
+/// do not, prints a message, because the test then passes without checking anything.
 fn permissions_apply(job: &Job) -> bool {
     let path = job.path("probe");
     fs::write(&path, "").unwrap();
@@ -223,7 +224,8 @@ fn a_file_larger_than_limits_read() {
     ");
 }
 
-/// A job with this output folder.
+/// A job with this output folder. The files `full/theirs.txt` and `file` belong to the user, so they must
+/// stay.
 fn job_to(output: &str) -> Job {
     job()
         .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}"))
@@ -231,7 +233,7 @@ fn job_to(output: &str) -> Job {
         .file("file", "theirs")
 }
 
-/// Checks that the job is refused and that other files are unchanged. Returns the messages.
+/// Checks that the job is refused and that the user's files are unchanged. Returns the messages.
 fn refusal(ran: &Ran) -> String {
     ran.exits_with(2);
     assert_eq!(ran.text("full/theirs.txt"), "theirs");

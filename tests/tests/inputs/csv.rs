@@ -64,8 +64,8 @@ fn other_dialects_are_read() {
     assert_eq!(rows("a,a\n1,x\n", ", duplicate_names: rename, columns: [a_1]"), ["x"]);
 }
 
-/// With the schema that `plan` wrote, a job has the same columns as without it, also for JSON lines with
-/// lists.
+/// `plan` writes the schema that it infers. A job with this schema has the same columns as a job without a
+/// schema, also for JSON lines with lists.
 #[test]
 fn a_written_schema_gives_the_same_columns() {
     let job = || {
@@ -254,7 +254,7 @@ fn rows_that_fail_are_named_by_their_line() {
 
 #[test]
 fn later_misfits_fail_unless_inference_reads_everything() {
-    // More rows than the default inference reads.
+    // By default, types are inferred from fewer rows than this file has.
     let mut csv = "id,value\n".to_owned();
     for id in 0..200_000 {
         csv.push_str(&format!("{id},{id}\n"));

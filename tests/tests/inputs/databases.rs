@@ -111,7 +111,8 @@ fn folders_of_databases_make_columns_and_groups() {
     assert_eq!(ran.attempts("RUN_DONE").len(), 2, "{ran}");
 }
 
-/// Another query gives other rows, which would not match the rows that are done.
+/// After its query has changed, a job is not resumed: the new query gives other rows, which would not match
+/// the rows that are done.
 #[test]
 fn a_job_is_not_resumed_with_another_query() {
     let job = job();

@@ -60,7 +60,8 @@ fn write_parquet(job: &Job, file: &str, code: &str) {
 
 const WRITE_20_NUMBERS: &str = "pq.write_table(pa.table({'n': range(20)}), path, row_group_size=8)";
 
-/// A job for tests with partition keys. [`table`] adds a size of mini-batches.
+/// A job without `mini_batch_size`, which jobs with partition keys must not have. [`table`] adds the size for
+/// other tests.
 fn job_without_size() -> Job {
     Job::new(&guest("echo_table")).yaml(
         "inputs: {rows: {path: in, format: parquet}}\nprocess_count_per_node: 1\narguments: [--rows]",
@@ -114,7 +115,8 @@ fn files_that_cannot_be_read_fail_alone() {
     );
     let ran = job.run(&["--set", "error_threshold=20"]);
     ran.exits_with(0);
-    // The rows 12 to 19 twice: from e.parquet, only the rows after the first row group can be read.
+    // The rows 12 to 19 occur twice: e.parquet has the same rows as b.parquet, but its first two mini-batches
+    // (rows 0 to 11) need the broken page.
     let expected: Vec<_> = (0..20).chain(12..20).chain([7]).map(|n: i32| n.to_string()).collect();
     assert_eq!(rows(&ran), expected.join(" "), "{ran}");
     let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
@@ -213,8 +215,8 @@ content[page:page + len(bomb)] = bomb
 open(path, 'wb').write(content)
 ";
 
-/// The memory of a worker outside of the guest is also limited: the worker is killed, and another one
-/// continues.
+/// A worker's memory is also limited outside of its guest. If reading a page exceeds this limit, the worker
+/// is killed, and another one continues.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_page_that_unpacks_to_gigabytes_kills_its_worker() {
@@ -227,7 +229,8 @@ fn a_page_that_unpacks_to_gigabytes_kills_its_worker() {
     write_parquet(&job, "in/c.parquet", "pq.write_table(pa.table({'x': [b'two']}), path)");
     let ran = job.run(&[]);
     ran.exits_with(0);
-    // The watcher, the cgroup or the process limit may stop the worker first.
+    // Three things may stop the worker, whichever is first: the leader's watcher, the limit of the cgroup, or
+    // the limit of the process.
     let table = ran.log("sys/job_report/processed_mini-batches.csv");
     assert!(table.contains("out_of_memory"), "{table}\n{ran}");
     assert_eq!(ran.sorted_output().len(), 2, "{ran}");

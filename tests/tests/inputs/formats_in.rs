@@ -1,5 +1,5 @@
-//! Text tables: a guest must receive the same rows that pyarrow reads. Also files that cannot be read, or
-//! only in part.
+//! Tables in text files. A guest must receive the same rows that pyarrow reads. Other tests have files that
+//! cannot be read, or can be read only in part.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]

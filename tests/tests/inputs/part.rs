@@ -21,7 +21,8 @@ fn limit_takes_the_first_items() {
     let ran = rows().run(&["--limit", "13"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output().len(), 13);
-    // The limit is recorded for a resume, and is compared before a result is reused.
+    // The job records its limit. A resume uses the recorded limit, and a result is reused only if the limit
+    // is the same.
     let again = ran.into_job().run(&["--limit", "13"]);
     again.exits_with(0).says("reused, as nothing has changed since");
     let stopped = rows()

@@ -229,7 +229,7 @@ fn a_killed_shuffle_process_is_replaced() {
     job = job.file("in/c.csv", "key,x\n50,last\n");
     let mut running = job.start(&[]);
     let mut killed = BTreeSet::new();
-    // Only two, because a third kill might exhaust the attempts of one task.
+    // The test kills only two processes, because a third kill might exhaust the attempts of one task.
     running.until("two processes of the shuffle were killed", |running| {
         let children_of_planner = running
             .children()
@@ -286,7 +286,7 @@ fn ctrl_c_while_planning_leaves_no_files() {
 /// Rule M9: if a resume is stopped while it compares the inputs, the job does not change.
 #[test]
 fn ctrl_c_while_inputs_are_compared_changes_nothing() {
-    // The larger table below, which replaces this one, has the same columns.
+    // This job fails. The larger table, which replaces this one below, has the same columns.
     let ran = by_key("key,x\n1,two\n2\n").run(&[]);
     ran.exits_with(42);
     let before = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());

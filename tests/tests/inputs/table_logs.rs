@@ -105,8 +105,8 @@ fn file_inputs_may_contain_a_table() {
     ran.says("is a table of the format Delta; all its files are read");
 }
 
-/// The same in a store. Sandmill finds tables in the list of objects, and also checks the folders above the
-/// prefix.
+/// Tables in a store are refused, too. Sandmill finds them in the list of objects, and also checks the
+/// folders above the prefix.
 #[test]
 fn tables_in_stores_are_refused() {
     let moto = Server::moto();

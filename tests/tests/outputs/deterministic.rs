@@ -57,7 +57,8 @@ fn clocks_and_files_are_the_same_everywhere() {
     listed=["aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh", "ii", "jj", "kk", "ll"]
     "#);
     assert_eq!(facts(&rows[0]), facts(&rows[11]));
-    // Every instance is shut down, except the one that was initialized before the first mini-batch.
+    // With `deterministic`, each mini-batch has its own instance, which is shut down. Only the instance that
+    // was initialized before the first mini-batch is not shut down.
     let stdout = ran.log("user/stdout/0/process000.stdout.txt");
     assert_eq!(stdout, "shutdown after 1 calls\n".repeat(12));
 }

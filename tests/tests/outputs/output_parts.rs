@@ -109,7 +109,7 @@ fn the_folder_of_parts_can_be_named() {
     let parts: Vec<_> = fs::read_dir(ran.dir().join("results/all.d")).unwrap().flatten().collect();
     let text = fs::read_to_string(parts[0].path()).unwrap();
     assert_eq!((parts.len(), text.as_str()), (1, "file,value\n/inputs/texts/a.txt,a.txt: 2\n"));
-    // A file of the entry script cannot have the folder's name.
+    // A file that the entry script writes cannot have the name of the folder of parts.
     let ran = Job::new(&guest("writes_files"))
         .yaml("inputs: {texts: in}\noutput_layout: parts\nappend_row_file_name: a.txt.out")
         .file("in/a.txt", "12")

@@ -1,4 +1,5 @@
-//! Parquet and Arrow outputs, which keep column types, and are made at the end of a job.
+//! Parquet and Arrow outputs. They keep the types of columns, and the output file is made at the end of a
+//! job.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -112,7 +113,7 @@ fn rows_of_text_are_a_column() {
     ");
 }
 
-/// Tables with other columns than the first table fail their attempt, and the message names the columns.
+/// If a table has other columns than the first table, its attempt fails, and the message names the columns.
 #[test]
 fn all_tables_have_the_same_columns() {
     let (job, folder) = tables(3, "output_format: {type: parquet}");
@@ -263,7 +264,7 @@ fn no_room_for_the_output() {
         command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder);
         command.status().is_ok_and(|status| status.success())
     };
-    // There is room for the appended rows (two of 64 MB), but not for the output file next to them.
+    // The disk has room for the appended rows (two of 64 MB), but not also for the output file.
     if !mount("size=140m") {
         eprintln!("skipped: this user cannot mount file systems");
         return;
@@ -348,8 +349,9 @@ fn all_null_columns_take_the_known_type() {
     }
 }
 
-/// The same if no mini-batch has all types, for an output of one file, and for parts, which must have the
-/// same types. The leader is killed in between, and the job is resumed.
+/// If no mini-batch has the types of all columns, each column takes its type from the mini-batches that know
+/// it. This holds for an output of one file, and for parts, which must all have the same types. It also holds
+/// after the leader is killed and the job is resumed.
 #[test]
 fn column_types_are_merged_across_tables() {
     let show = "import glob\n\

@@ -1,5 +1,5 @@
-//! Cgroups of workers. Most of these tests need a machine on which they can create cgroups with limits: as
-//! root, in the root of cgroup version 2. `scripts/cgroup-tests.sh` provides such a machine.
+//! Cgroups of workers. Most of these tests create cgroups with limits. For this, they must run as the user
+//! root, in the topmost cgroup (version 2). `scripts/cgroup-tests.sh` provides such a machine.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -130,7 +130,8 @@ fn a_worker_has_its_own_cgroup() {
     );
 }
 
-/// All controllers are available, but none is enabled, as under `systemd-run --scope -p Delegate=yes`.
+/// The leader's cgroup may use all controllers, but has enabled none for its children, as under `systemd-run
+/// --scope -p Delegate=yes`.
 #[test]
 fn a_leader_enables_controllers_if_it_is_alone() {
     let Some(folder) = lock_folder() else { return };
@@ -164,7 +165,7 @@ fn a_leader_enables_controllers_if_it_is_alone() {
 #[test]
 fn a_worker_ended_by_its_cgroups_limit_is_reported() {
     let Some(folder) = lock_folder() else { return };
-    // The leader may kill the worker before the cgroup's limit does, so try several times.
+    // The leader may kill the worker before the cgroup's limit does, so the test tries several times.
     for _ in 0..5 {
         match is_ended_by_limit(&folder) {
             Some(true) => return,

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Starts a child from a thread, which is the parent for the kernel. The thread ends after `until_running`,
-/// which waits until the child runs.
+/// Starts a child from a thread. `until_running` waits until the child runs. Then the thread ends, which for
+/// the kernel is the death of the child's parent.
 fn orphan(arguments: &'static [&str], until_running: fn(&mut Child)) -> Child {
     let start = move || {
         let mut child = Command::new(sandmill_tests::sandmill())
@@ -59,8 +59,8 @@ fn the_planner_ends_with_its_leader() {
 #[test]
 fn a_process_that_groups_rows_ends_with_its_planner() {
     assert_killed(orphan(&["shuffle-worker"], |child| {
-        // A frame's length, and more bytes of the frame than a pipe can hold. So the child has begun to read
-        // when the write returns.
+        // Writes a frame's length, and more bytes of the frame than a pipe can hold. So when the write
+        // returns, the child has begun to read.
         let mut frame = (8_u32 << 20).to_le_bytes().to_vec();
         frame.resize(4 << 20, 0);
         child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
@@ -70,12 +70,13 @@ fn a_process_that_groups_rows_ends_with_its_planner() {
 #[test]
 fn the_compiler_ends_with_its_leader() {
     assert_killed(orphan(&["compile-component", "required", "compile", "digest"], |child| {
-        // More bytes than a pipe can hold, so the compiler has begun to read when the write returns.
+        // Writes more bytes than a pipe can hold. So when the write returns, the compiler has begun to read.
         child.stdin.as_mut().unwrap().write_all(&vec![0; 4 << 20]).unwrap();
     }));
 }
 
-/// A program inherits ignored signals. If it ignores SIGCHLD, it cannot wait for its children.
+/// A program inherits ignored signals. If it inherits SIGCHLD as ignored and leaves it so, it cannot wait for
+/// its children.
 #[test]
 #[cfg(target_os = "linux")]
 fn inspect_works_with_sigchld_ignored() {

@@ -1,4 +1,4 @@
-//! Entry scripts that are made to harm the process that parses them. Sandmill parses entry scripts in child
+//! Entry scripts that try to harm the process that parses them. Sandmill parses entry scripts in child
 //! processes with limits, so the command ends with a clear message and leaves no process and no file.
 
 #![cfg(target_os = "linux")]
@@ -110,8 +110,8 @@ fn run_of(types: &str, parameter: &str) -> Vec<u8> {
     .unwrap()
 }
 
-/// Checks that each command that parses an entry script refuses this one with the expected message, ends
-/// soon, and leaves no process and no file.
+/// Runs each command that parses an entry script on this script. Checks that it refuses the script with the
+/// expected message, ends soon, and leaves no process and no file.
 fn assert_all_refuse(script: &[u8], expected: &str) {
     let job = || {
         Job::empty()
@@ -234,8 +234,8 @@ fn build_parses_nothing_in_its_own_process() {
 /// An entry script that takes long to compile.
 fn slow() -> Vec<u8> {
     let mut component = component_of(&module_of(&vec![additions(100_000); 30], |_| {}));
-    // A custom section (id 0) with the process id gives the component of each test process its own digest,
-    // because other tests compile concurrently.
+    // A custom section (id 0) with the process id gives each test process a component with its own digest. So
+    // the test does not confuse its compiler with those of concurrent tests.
     let id = std::process::id().to_le_bytes();
     component.extend([&[0, 6, 1, b'p'][..], &id].concat());
     component
@@ -426,8 +426,8 @@ fn grouping() -> Job {
     )
 }
 
-/// The processes with this name: children of the leader, or their children, which are the helpers of a
-/// planner.
+/// The processes with this name, among the leader's children and grandchildren. The helpers of a planner are
+/// grandchildren.
 fn processes_named(running: &Running, name: &str) -> Vec<Pid> {
     let mut found = Vec::new();
     for (id, command) in running.children() {
@@ -454,8 +454,8 @@ fn send(running: &mut Running, name: &str, count: usize, signal: Signal) {
     }
 }
 
-/// Sends a signal to the planner after its helpers have started: until a helper has its own name, it may have
-/// the planner's name.
+/// Sends a signal to the planner, but only after its helpers have their own names. Before that, a helper may
+/// have the planner's name, and would get the signal too.
 fn send_planner(running: &mut Running, signal: Signal) {
     running.until("it plans", |running| processes_named(running, "shuffle-worker").len() >= 4);
     send(running, "plan-worker", 1, signal);
@@ -475,7 +475,7 @@ fn the_death_of_a_planner_is_reported() {
         let another = |running: &Running| {
             processes_named(running, "plan-worker").into_iter().find(|id| !first.contains(id))
         };
-        // The second planner is killed while it reads the only file, or before.
+        // The second planner is killed before or while it reads the only file.
         running.until("another plans", |running| another(running).is_some());
         another(&running).into_iter().for_each(|id| kill_process(id, signal).unwrap());
         running.wait().says(words);

@@ -36,7 +36,7 @@ fn component(imports: &str) -> Vec<u8> {
     wat::parse_str(text).unwrap()
 }
 
-/// Imports of empty instances of these names.
+/// Imports of these names as instances without functions.
 fn instances(names: &[&str]) -> String {
     names.iter().map(|name| format!("(import \"{name}\" (instance))\n")).collect()
 }

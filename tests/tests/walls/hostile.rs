@@ -1,4 +1,5 @@
-//! Guests that misbehave in `run`: each fails only its own mini-batch, and the message says what it did.
+//! Guests that misbehave in `run`. Each makes only its own mini-batch fail, and the message says what the
+//! guest did.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -194,7 +195,7 @@ fn no_failure_is_ignored_by_default() {
     let result = ran.log("job_result.txt");
     let summary = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
     let more = result.strip_prefix(summary).and_then(|more| more.split_once("  os_sandbox    "));
-    // The rest lists the layers of the process wall on this machine.
+    // The text after the causes lists the layers of the process wall on this machine, so it is cut off.
     let causes = more.map(|(causes, _)| causes);
     assert_eq!(
         causes,
@@ -255,7 +256,8 @@ fn an_endless_call_ends_its_worker() {
         // Rule W3: the second attempt comes before the third mini-batch.
         assert_eq!(ran.attempts("process001"), ["1, 2"], "{ran}");
         assert_eq!(ran.attempts("process002"), ["2, 1"], "{ran}");
-        // 1.10, 1.11: the processor time of a killed worker shows whether it computed or waited.
+        // Sections 1.10 and 1.11 of docs/parallel-run-step.md: the processor time of a killed worker shows
+        // whether it computed or waited.
         for row in ran.log("sys/job_report/processed_mini-batches.csv").lines() {
             let fields: Vec<&str> = row.split(',').collect();
             let seconds = |column: usize| fields[column].parse::<f64>().unwrap();

@@ -67,7 +67,7 @@ fn misuse_of_granted_and_foreign_folders() {
     }
 }
 
-/// Calls that the standard library would never make.
+/// Calls of WASI that the standard library would never make.
 #[test]
 fn calls_that_ask_for_too_much() {
     let fails = Fate::Fails;

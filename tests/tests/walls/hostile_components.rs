@@ -93,8 +93,8 @@ fn bombs_for_the_compiler() {
     run_good(job(&good_with(&live)));
 }
 
-/// Exceptions are in the garbage collector's heap, which counts as memory of the guest. The wall allows the
-/// heap to grow up to the limit.
+/// A guest's exceptions are kept in the engine's garbage-collected heap, which counts toward the guest's
+/// memory limit. The wall lets the heap grow up to that limit.
 #[test]
 fn exceptions_behind_the_walls() {
     let throws = |count: &str| {
@@ -114,8 +114,8 @@ fn exceptions_behind_the_walls() {
         .left_nothing();
 }
 
-/// The end of a component. It exports a useless `run`, so that Sandmill checks more of the component than its
-/// names.
+/// The end of a component. It exports a useless `run`, so that Sandmill does not refuse the component for its
+/// names, but checks the rest of it.
 const USELESS_RUN: &str = r#"
     (core module $module (func (export "run")))
     (core instance $instance (instantiate $module))
@@ -160,7 +160,7 @@ fn modules_that_lie_about_their_world() {
     let run = "(func (export \"sandmill:entry/entry-run@0.1.0#run\")";
     let head = "(param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32) unreachable";
     for (body, world) in [
-        // The module exports nothing of its world, or exports it with another type.
+        // The module exports nothing that its world names, or exports a function with another type.
         (memory.to_owned(), "run-only"),
         (format!("{memory} {run})"), "run-only"),
         // The world needs a memory and an allocator, but the module has neither.
@@ -188,7 +188,7 @@ fn modules_that_lie_about_their_world() {
     assert_refused(&whole[..whole.len() - 30], "guest.wasm");
 }
 
-/// A module that exports everything that the world `run-only` needs, with an additional import.
+/// A module with an additional import. It exports everything that the world `run-only` needs.
 fn importing(import: &str) -> Vec<u8> {
     let whole = format!(
         "(module {import} (memory (export \"memory\") 1)
@@ -271,8 +271,8 @@ fn poisoned_cache_entries_are_not_run() {
 #[test]
 fn stale_cache_entries_are_left_alone_or_removed() {
     let job = run_good(job(&good_with(""))).into_job();
-    // An entry of another engine, a temporary file of a killed compiler, and a temporary file of a running
-    // compiler.
+    // Adds three files to the cache: an entry of another engine, a temporary file of a killed compiler, and a
+    // temporary file of a running compiler.
     let entry = entries(&job)[0].clone();
     let (name, _) = entry.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
     let other = entry.with_file_name(format!("{name}-{}", "0".repeat(32)));

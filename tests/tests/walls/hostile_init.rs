@@ -22,8 +22,8 @@ fn job(arguments: &str) -> Job {
 
 const ROWS: [&str; 3] = ["a.txt: 1", "b.txt: 2", "c.txt: 3"];
 
-/// Rule I1 (docs/parallel-run-step.md): the job fails after 3 x `process_count_per_node` failures of `init`
-/// in a row.
+/// Rule I1 (docs/parallel-run-step.md): the job fails after `init` has failed 3 x `process_count_per_node`
+/// times in a row.
 #[test]
 fn an_init_that_always_fails_ends_the_job() {
     let ran = job("--do, panic").run(&[]);
@@ -70,7 +70,7 @@ fn an_init_that_always_fails_ends_the_job() {
     ");
 }
 
-/// Rule I3, without a fuel limit. This test is slow, because `init` has at least 30 seconds.
+/// Rule I3, without a fuel limit. This test is slow, because the timeout of `init` is at least 30 seconds.
 #[test]
 fn an_init_that_never_ends_ends_the_job() {
     let ran = job("--do, loop").yaml("run_invocation_timeout: 0.1").run(&[]);

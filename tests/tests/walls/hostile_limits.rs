@@ -6,7 +6,7 @@
 use sandmill_tests::{Fate, Ran, good_row, guest, play, wat_module};
 use std::fs;
 
-/// Plays acts of `hostile_acts` that all exceed this limit.
+/// Runs a job with acts of `hostile_acts` (see `play`) that all exceed this limit.
 fn exceed(limit: &str, words: &'static str, acts: &[&str]) -> Ran {
     let acts: Vec<(&str, Fate)> = acts.iter().map(|act| (*act, Fate::Fails(words))).collect();
     let settings = format!("limits: {{{limit}}}\nprocess_count_per_node: 2");
@@ -47,7 +47,7 @@ fn succeeds(index: usize, act: &str) -> Fate {
 #[test]
 fn a_log_folder_that_grows_call_by_call() {
     let full = || Fate::Fails("limits.files allows 4 files and folders for each worker in the log");
-    // A worker with an endless call is killed. The worker that replaces it does not get more room.
+    // A worker with an endless call is killed. The worker that replaces it has no more room than was left.
     let killed = || Fate::Fails("run took longer");
     let acts = [
         ("log-file", succeeds(0, "log-file")),
@@ -73,7 +73,7 @@ fn a_log_folder_that_grows_call_by_call() {
     play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
 }
 
-/// A status file whose new version is renamed over the previous version counts once.
+/// The guest replaces a status file by renaming each new version over the previous one. The file counts once.
 #[test]
 fn a_status_file_that_is_rewritten_counts_once() {
     let acts: Vec<_> = (0..20).map(|n| ("log-status", succeeds(n, "log-status"))).collect();

@@ -1,6 +1,6 @@
 //! A worker process that its guest has taken over: native code with a worker's socket and files. It may fail
-//! its own mini-batch, but never harms the leader or the output of other workers. It can fail the job only
-//! with rows that differ from its report.
+//! its own mini-batch, but never harms the leader or the output of other workers. It can make the job fail in
+//! only one way: with rows that differ from its report.
 //!
 //! In these tests, the first worker is a shell script, and the other workers are real. The tests use Sandmill
 //! as a library, because a program that uses the library chooses the executable of its child processes.
@@ -24,7 +24,7 @@ fn ready() -> FromWorker {
     FromWorker::Ready { init: CallStats::default(), wall: WallState::default() }
 }
 
-/// The report of a success in the first mini-batch, with a row of four bytes.
+/// The report that the attempt at the first mini-batch succeeded, with a row of four bytes.
 fn success() -> AttemptReport {
     AttemptReport {
         id: MiniBatchId(0),

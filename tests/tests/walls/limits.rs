@@ -122,7 +122,7 @@ fn used_fuel_is_reported() {
     assert!(!events.contains("\"init_fuel\":") && events.contains("\"fuel\":null"), "{events}");
 }
 
-/// The limits count each call separately, and do not count operations without effect.
+/// The limits begin anew with each call, and operations without effect do not count.
 #[test]
 fn a_moderate_guest_keeps_the_limits() {
     let limits = "limits: { logs: 700 KB, output: 700 KB, files: 6, handles: 40, stack: 256 KB }";

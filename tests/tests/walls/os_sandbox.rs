@@ -64,7 +64,7 @@ fn missing_layers_are_reported_if_the_job_continues() {
 }
 
 /// The session may be outside of the PID namespace, as in the sandboxes of many build servers. Tests a leader
-/// with its own process group, and a leader without.
+/// that has its own process group, and a leader that has not.
 #[test]
 fn the_session_may_be_outside_of_the_namespace() {
     let unshare = |flags: &[&str]| {
@@ -130,7 +130,8 @@ fn the_doctor_reports_missing_layers() {
     assert_eq!(found["required_works"], false);
 }
 
-/// The wall's rules apply to the folders that paths lead to, so paths with links and `..` can be used.
+/// The wall's rules apply to the folder to which a path leads after links and `..` are resolved, so such
+/// paths can be used.
 #[test]
 fn linked_folders_and_roundabout_paths_can_be_used() {
     let job = Job::new(&guest("run_only"))

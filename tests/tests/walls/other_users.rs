@@ -30,8 +30,8 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Arguments on the command line may be secrets, so only the owner can read files with them. Outputs have the
-/// permissions of the umask.
+/// Arguments on the command line may be secrets, so only the owner can read the files that contain them.
+/// Outputs have the permissions that the umask gives.
 #[test]
 fn files_with_arguments_are_readable_only_by_the_owner() {
     let ran = texts()
@@ -54,7 +54,7 @@ fn files_with_arguments_are_readable_only_by_the_owner() {
     assert_eq!(mode(&ran.dir().join("results/parallel_run_step.txt")), mode(&ordinary_file));
     let left: Vec<_> = files.iter().filter(|file| file.ends_with(".sandmill-lock")).collect();
     assert!(left.is_empty(), "{left:?}");
-    // A run also corrects a directory with the permissions that an earlier version set.
+    // An earlier version of Sandmill gave the job directory other permissions. A run corrects them.
     let job = ran.dir().join("job");
     fs::set_permissions(&job, PermissionsExt::from_mode(0o755)).unwrap();
     fs::set_permissions(job.join("journal.sqlite"), PermissionsExt::from_mode(0o644)).unwrap();
@@ -168,7 +168,7 @@ fn fifos_and_huge_files_are_refused_at_once() {
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
-/// Another user who may read the folders locks them. The job runs anyway.
+/// Another user who may read the job's folders holds locks on them. The job runs anyway.
 #[test]
 fn a_lock_of_another_user_blocks_no_job() {
     if !rustix::process::geteuid().is_root() {

@@ -26,7 +26,7 @@ fn reports(ran: &Ran) -> String {
 fn nothing_is_read_or_written_outside() {
     let mut job = job("reads_outside");
     fs::create_dir(job.path("more")).unwrap();
-    // Links that the job's owner put into a side input do not lead outside either.
+    // The job's owner has put a link into a side input. The guest cannot follow it to the outside either.
     std::os::unix::fs::symlink("../secret.txt", job.path("more/up")).unwrap();
     std::os::unix::fs::symlink("/proc/self/environ", job.path("more/proc")).unwrap();
     let paths = ["up", "proc", "../../secret.txt"].map(|p| format!("/side_inputs/m/{p}"));

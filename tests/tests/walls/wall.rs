@@ -33,13 +33,14 @@ enum Stopped {
     With(i32),
 }
 
-/// The required outcome of the same attack without a wall. It shows that the wall is what stops the attack.
+/// The required outcome of the same attack without a wall. If an attack works here, the wall is what stops
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bare {
     /// The attack succeeds.
     Works,
-    /// The attack may succeed or fail, but must not be killed. Its outcome depends on the kernel and the
-    /// user, or its arguments are invalid, so that it harms no process.
+    /// The attack may succeed or fail, but must not be killed. Either its outcome depends on the kernel and
+    /// the user, or the test passes it invalid arguments, because with valid ones it would harm a process.
     Otherwise,
     /// The attack is not tried without a wall, because it might harm the machine.
     Untried,
@@ -50,7 +51,8 @@ const EBADF: i32 = 9;
 const ENOMEM: i32 = 12;
 const EFBIG: i32 = 27;
 const EMFILE: i32 = 24;
-/// EPERM, EACCES and EXDEV. Landlock refuses a link or a rename into a folder with more rights with EXDEV.
+/// EPERM, EACCES and EXDEV. Landlock fails with EXDEV if a file is linked or renamed into a folder that would
+/// give it more rights.
 const REFUSALS: [i32; 3] = [1, 13, 18];
 const SIGABRT: i32 = 6;
 const SIGSYS: i32 = 31;
@@ -368,7 +370,7 @@ fn every_attack_is_in_a_table() {
     for name in ATTACKS.iter().map(|(name, ..)| name).chain(ALLOWED) {
         assert!(listed.remove(name), "the program does not know {name:?}");
     }
-    // Only some processor architectures have these calls.
+    // These two attacks are not on every machine: only some processor architectures have the calls.
     listed.retain(|name| !["fork", "vfork"].contains(name));
     assert!(listed.is_empty(), "{listed:?}");
 }
