@@ -1,5 +1,5 @@
-//! What a person can do about a job that did not end well, or about a failed attempt. Each advice is a
-//! sentence that names the setting to change.
+//! What the user can do about a job that did not end well, or about a failed attempt. Each piece of advice is
+//! a sentence that names the setting to change.
 
 use super::history::Attempt;
 use super::report_paths::ReportPaths;
@@ -8,7 +8,8 @@ use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 /// What to do about a result that is not good, in one line; `None` for a good result.
 pub(super) fn result_advice(result: &JobResult, paths: &ReportPaths) -> Option<String> {
     let ended_by = result.ended_by?;
-    // These mini-batches keep their rows, which do not fit those of a changed script or mini-batch size.
+    // Mini-batches that succeeded keep their rows. These rows do not match the rows that a changed script or
+    // a changed mini-batch size would give.
     let is_kept = result.succeeded_mini_batches > 0;
     let advice = match ended_by {
         EndedBy::NothingSucceeded => advice_if_nothing_succeeded(result),
@@ -42,7 +43,7 @@ fn changes_rows(ended_by: EndedBy, result: &JobResult) -> bool {
     }
 }
 
-/// If no item succeeded, the advice depends on where they failed, which may be before `run`.
+/// What to do if no item succeeded. The advice depends on where the items failed, which may be before `run`.
 fn advice_if_nothing_succeeded(result: &JobResult) -> String {
     let Some(first) = &result.first_failure else {
         return match result.items.total {
@@ -78,8 +79,8 @@ fn advice_if_nothing_succeeded(result: &JobResult) -> String {
     text.to_owned()
 }
 
-/// What to do about a job that ended for this reason, in one line. `is_kept`: whether a mini-batch has
-/// succeeded.
+/// What to do about a job that ended for this reason, in one line. `is_kept`: whether any mini-batch has
+/// succeeded, so that its rows are kept.
 fn end_advice(ended_by: EndedBy, is_kept: bool, paths: &ReportPaths) -> String {
     let resume = |set: &str| paths.resume_command(set);
     let tolerate_more = |setting: &str| {
@@ -131,7 +132,7 @@ fn end_advice(ended_by: EndedBy, is_kept: bool, paths: &ReportPaths) -> String {
     }
 }
 
-/// Whether the leader had to give up, rather than the entry script failing.
+/// Whether the leader had to give up, although the entry script did not fail.
 pub(super) fn leader_gave_up(ended_by: Option<EndedBy>) -> bool {
     matches!(
         ended_by,
@@ -146,7 +147,7 @@ pub(super) fn leader_gave_up(ended_by: Option<EndedBy>) -> bool {
     )
 }
 
-/// The name of what ended a job, as in reports: `error_threshold`.
+/// The reason why a job ended, as a name for reports, such as `error_threshold`.
 pub(super) fn ended_by_name(ended_by: EndedBy) -> String {
     match serde_json::to_value(ended_by) {
         Ok(serde_json::Value::String(name)) => name,
@@ -164,7 +165,7 @@ const MODEL_REFUSED: [&str; 2] = [
     "docs/inference.md says what each backend supports, and sandmill doctor shows the backends and GPUs of this machine. ONNX Runtime may run a model that tract does not support: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH",
 ];
 
-/// Whether the entry script passed on an error about a model.
+/// Whether the entry script's error comes from a model.
 fn is_model_error(failure: &Failure) -> bool {
     failure.message.contains("model \"")
 }
@@ -235,7 +236,7 @@ pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -
     texts.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether the memory reached a fixed bound, 4 GB say, rather than `limits.memory`.
+/// Whether the memory reached a bound that the user cannot change (such as 4 GB), and not `limits.memory`.
 fn is_fixed_memory_bound(failure: &Failure) -> bool {
     failure.message.contains("whatever limits.memory allows")
 }
@@ -266,7 +267,7 @@ pub(super) fn init_advice(failure: &Failure) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// docs/parallel-run-step.md 1.11: a large gap between elapsed and CPU seconds means waiting.
+/// docs/parallel-run-step.md 1.11: if an attempt took much more elapsed time than CPU time, it was waiting.
 fn timeout_advice(attempt: &Attempt) -> Vec<String> {
     let share = attempt.cpu / attempt.elapsed.max(f64::MIN_POSITIVE);
     let percent = (share * 100.0).round();
@@ -331,7 +332,8 @@ mod tests {
         assert!(init_advice(&refused("no file"))[0].starts_with("init fails by itself"));
     }
 
-    /// T6: compares elapsed and CPU seconds of an attempt that was too slow.
+    /// Rule T6 in docs/parallel-run-step.md: the advice compares the elapsed and CPU seconds of an attempt
+    /// that was too slow.
     #[test]
     fn computing_and_waiting_are_distinguished() {
         let advice = |cpu| {

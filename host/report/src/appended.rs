@@ -1,4 +1,4 @@
-//! Log files of failures. A file is opened for each failure and closed again.
+//! Log files of failures. For each failure, its file is opened and closed again.
 
 use super::budget::ReportBudget;
 use super::continued::open_to_append;
@@ -11,21 +11,22 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Log files of failures. They are written too rarely to be kept open. If the disk is full, failures wait, up
-/// to a limit. Failures beyond the limit are counted, and their file gets a note once there is room.
+/// to a limit. Failures beyond the limit are only counted. Once the disk has room again, their file gets a
+/// note with the count.
 pub(super) struct FailureFiles {
-    /// The most bytes of one file.
+    /// The maximum size of one file, in bytes.
     max_bytes: u64,
     budget: ReportBudget,
-    /// In the order of arrival.
+    /// The failures that wait, each with its file, in the order of arrival.
     waiting: VecDeque<(PathBuf, String)>,
     waiting_bytes: usize,
-    /// The number of failures that each file lacks.
+    /// For each file, the number of failures that could not be written to it.
     lost: BTreeMap<PathBuf, u64>,
     last_try: Instant,
 }
 
 impl FailureFiles {
-    /// Files of at most `max_bytes` each, and within the budget together.
+    /// Creates log files that have at most `max_bytes` each, and share the budget.
     pub(super) fn new(max_bytes: u64, budget: &ReportBudget) -> Self {
         let waiting = VecDeque::new();
         let lost = BTreeMap::new();
@@ -87,7 +88,7 @@ impl FailureFiles {
     }
 }
 
-/// Appends to a file, unless it already has `max_bytes` bytes. If that fails, the file stays as before.
+/// Appends to a file, unless it already has `max_bytes` bytes. If that fails, the file stays unchanged.
 fn append(path: &Path, text: &str, max_bytes: u64) -> io::Result<()> {
     let write = || {
         let mut file = open_to_append(path)?;

@@ -11,7 +11,7 @@ pub struct ReportBudget(Arc<BudgetCounts>);
 
 #[derive(Debug)]
 struct BudgetCounts {
-    /// The most bytes that may be used.
+    /// The maximum number of bytes that may be used.
     limit: u64,
     used: AtomicU64,
     left_out: AtomicU64,
@@ -43,7 +43,8 @@ impl ReportBudget {
         let bytes = bytes as u64;
         let after = used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
         if after > *limit {
-            // From now on, there is no room for shorter lines either: the report must not have gaps.
+            // Leave out all later lines too, even if a shorter one would fit, because the report must not
+            // have gaps.
             used.store(*limit, Ordering::Relaxed);
             self.leave_out();
         }

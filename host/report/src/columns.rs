@@ -7,7 +7,7 @@ use crate::event::{Event, EventKind};
 use crate::model::{JobDir, on_one_line};
 use std::io;
 
-/// A longer file is ignored.
+/// The maximum size of the file in bytes. A larger file is ignored.
 const MAX_READ_BYTES: usize = 1 << 20;
 
 /// The columns as the last run of a job found them, a line for each input.

@@ -1,4 +1,4 @@
-//! Opening a log file that may already exist.
+//! Opens a log file that may already exist, and its folders.
 
 use crate::opening::make_private;
 use std::fs::{File, OpenOptions};

@@ -16,25 +16,26 @@ pub(super) struct JobCounters {
     plan_share: Option<u16>,
     /// Whether planning is finished.
     pub(super) planning_finished: bool,
-    /// The mini-batches that ended, successfully or not.
+    /// The mini-batches that ended, with success or failure.
     pub(super) done: u64,
     /// The mini-batches that failed for good.
     pub(super) failed: u64,
-    /// The mini-batches that succeeded in this run with fewer rows than items (W4).
+    /// The mini-batches that succeeded in this run with fewer rows than items (rule W4 in
+    /// docs/parallel-run-step.md).
     pub(super) short: u64,
     /// The items of the mini-batches that ended.
     pub(super) items: ItemCounts,
     /// The rows committed.
     pub(super) rows: u64,
-    /// The failed attempts of this run that were or will be retried.
+    /// The failed attempts in this run after which there was, or will be, another attempt.
     pub(super) retries: u64,
-    /// The results of this run that came too late and were discarded.
+    /// The results in this run that came after Sandmill had stopped waiting for them, and were discarded.
     pub(super) late: u64,
     /// The live workers.
     pub(super) workers: u64,
     /// How busy the GPUs are, in percent; `None` if that is unknown.
     pub(super) gpu_percent: Option<u32>,
-    /// The number of mini-batches that ended in earlier runs, and of their items.
+    /// The number of mini-batches that ended in earlier runs, and the number of their items.
     restored: (u64, u64),
     /// The failed mini-batches that wait for a retry, and their failed items. They are shown as failed until
     /// they succeed (C10).
@@ -144,7 +145,7 @@ impl JobCounters {
     fn estimate_total(&self, planned: u64) -> Option<u64> {
         match self.plan_share {
             _ if self.planning_finished => Some(planned),
-            // From less than 0.5 %, the estimate would be too rough.
+            // While less than 0.5 % is planned, the estimate would be too rough.
             Some(share @ 5..) => Some(whole(to_f64(planned) * 1000.0 / f64::from(share))),
             _ => None,
         }

@@ -7,8 +7,9 @@ use crate::model::JobDir;
 use std::io;
 use std::path::PathBuf;
 
-/// Frees the reserved space at the end. This reporter comes before all that need the space, so they get it in
-/// their order: otherwise, the reporter with the most waiting text would take all of it.
+/// Frees the reserved space at the end. This reporter comes before all reporters that need the space. They
+/// then write one after the other, each what it needs. If the space were freed later, the reporter with the
+/// most waiting text could take all of it.
 pub(super) struct DiskReserveRelease(PathBuf);
 
 impl DiskReserveRelease {

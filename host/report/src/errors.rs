@@ -14,13 +14,13 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// The most bytes of one worker's file.
+/// The maximum size of one worker's file, in bytes.
 const MAX_WORKER_FILE_BYTES: u64 = 8 << 20;
-/// The most kinds of failures in the digest.
+/// The maximum number of kinds of failures in the digest.
 const MAX_KINDS: usize = 100;
-/// The most kinds of failures in `job_error.txt`.
+/// The maximum number of kinds of failures in `job_error.txt`.
 const MAX_REPORTED_KINDS: usize = 10;
-/// The most bytes that are kept of the digest of earlier runs.
+/// If the job is resumed, at most this many bytes of the earlier runs' digest are kept.
 const MAX_EARLIER_BYTES: u64 = 64 << 10;
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
@@ -41,7 +41,7 @@ pub(super) struct Errors {
     entries: Vec<DigestLine>,
     /// The index in `entries` of the entry with this text.
     entry_indexes: HashMap<String, usize>,
-    /// The failures that the digest had no room for.
+    /// The number of failures that are not in the digest, because it was full.
     others: u64,
     /// The files of the workers.
     worker_files: FailureFiles,
@@ -144,7 +144,7 @@ impl Errors {
         for (text, path) in
             self.earlier.iter_mut().zip([self.dir.user_errors(), self.dir.job_errors()])
         {
-            // Without a file, there were no failures.
+            // If there is no file, there were no failures.
             let Ok((file, _)) = regular(&path) else { continue };
             let mut bytes = Vec::new();
             if file.take(MAX_EARLIER_BYTES).read_to_end(&mut bytes).is_ok() && !bytes.is_empty() {
@@ -202,7 +202,8 @@ mod tests {
     use crate::model::{FailureKind, WorkerId};
     use crate::samples;
 
-    /// F3: job_error.txt; a resumed job keeps the text of earlier runs.
+    /// Rule F3 in docs/parallel-run-step.md: job_error.txt has the most frequent failures. A resumed job
+    /// keeps the text of earlier runs.
     #[test]
     fn job_errors_keep_those_of_earlier_runs() {
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// F16.
+    /// Rule F16 in docs/parallel-run-step.md.
     #[test]
     fn a_digest_and_each_failure_in_full() {
         let folder = tempfile::tempdir().unwrap();

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(read.iter().filter(|event| is_the_notice(event)).count(), 1, "{text}");
     }
 
-    /// Most jobs have no models: `null` makes their events shorter.
+    /// Most jobs have no models. Their events have a short `null` instead of the fields of inference.
     #[test]
     fn inference_is_null_if_there_is_none() {
         let none = samples::succeeded(1, 1, Vec::new());

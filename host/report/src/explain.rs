@@ -10,7 +10,7 @@ use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The most lines of a stack that are shown.
+/// At most this many lines of a stack are shown.
 const MAX_STACK_LINES: usize = 12;
 
 /// The explanation, in sections: how the job ended, the first cause, failures by kind, failed items, the
@@ -162,8 +162,8 @@ fn failed_items(text: &mut SectionedText, history: &History) {
     }
 }
 
-/// The mini-batches that workers were running when the job was cut off, or when it ended for lack of
-/// progress.
+/// The mini-batches that workers were running when the job was cut off, or when it ended because of the
+/// progress time-out.
 fn unfinished(text: &mut SectionedText, history: &History) {
     let cut_off = history.workers.iter().filter_map(|(worker, state)| match state.doing {
         WorkerActivity::Running(id, attempt) => {
@@ -216,7 +216,7 @@ fn attempt_text(attempt: &Attempt) -> String {
     format!("mini-batch {}, attempt {}, {}", attempt.id, attempt.attempt, attempt.worker)
 }
 
-/// The files of the log tree that say more; each with what it contains.
+/// The files of the log tree that say more, each with a note on what it contains.
 pub(super) fn files_to_read(history: &History, paths: &ReportPaths) -> Vec<String> {
     let dir = &paths.job_dir;
     let mut files: Vec<(PathBuf, &str)> = vec![
@@ -283,7 +283,7 @@ pub(super) fn advice_lines(history: &History, paths: &ReportPaths) -> Vec<String
                  that could not be read at all only need to be fixed: resume reads them again"
                 .to_owned());
         }
-        // If failed attempts are listed above, the advice is with them.
+        // If failed attempts are listed above, the advice follows each of them.
         let is_listed = end == EndedBy::NothingSucceeded && !history.groups.is_empty();
         if let Some(advice) = result_advice(result, paths).filter(|_| !is_listed) {
             add(capital(&advice));
@@ -306,7 +306,7 @@ pub(super) fn advice_lines(history: &History, paths: &ReportPaths) -> Vec<String
             slow.run / median.max(0.001)
         ));
     }
-    // For killed workers, the advice is above.
+    // The advice about killed workers is already in the text above.
     let killed = history
         .groups
         .iter()

@@ -11,14 +11,15 @@ use std::io;
 
 const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason,kind";
 
-/// The most bytes of the reason of a whole mini-batch in each row after its first.
+/// If a whole mini-batch fails, its first row in the file has the full reason. In each further row, the
+/// reason is cut to this many bytes.
 const MAX_REPEATED_BYTES: usize = 300;
 
 /// Writes `logs/failed_items.csv`. Without failed items, there is no file.
 pub(super) struct FailedItems {
     file: LogFile,
     line: String,
-    /// The rows that the budget had no room for.
+    /// The number of rows that are not in the file because the budget was used up.
     left_out: u64,
 }
 
@@ -76,7 +77,7 @@ impl FailedItems {
         self.file.flush()
     }
 
-    /// Adds a row for each failed item that is named, and one for those that are not.
+    /// Adds a row for each failed item that is named, and one row for all failed items that are not named.
     fn add_attempt(
         &mut self,
         report: &AttemptReport,
@@ -92,8 +93,8 @@ impl FailedItems {
         for (index, FailedItem { item, line, row, reason, kind }) in
             report.failed_items.iter().enumerate()
         {
-            // The reason of the whole mini-batch is given in full only once: it may be long, and the files
-            // many.
+            // Give the reason of the whole mini-batch in full only once: it may be long, and there may be
+            // many files.
             let reason = match &whole_reason {
                 // The item has its own reason.
                 Some(_) if !reason.is_empty() => reason,
@@ -111,7 +112,8 @@ impl FailedItems {
             };
             self.row(report, worker, name, (item, *line, *row), (reason, *kind))?;
         }
-        // The row of a slice stands for all items in it.
+        // A slice is a failed item with a line or a row number. It stands for all rows of the mini-batch that
+        // are in the same file, so all items are named.
         let are_all_named =
             has_slices && report.failed_items.len() < AttemptReport::MAX_FAILED_ITEMS;
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
@@ -217,7 +219,8 @@ mod tests {
         }
     }
 
-    /// Rows that the reader rejected have a line number; rows of a table that `run` failed have a row number.
+    /// A row that the reader rejected is given by its line number. A row that `run` reported as failed is
+    /// given by its row number.
     #[test]
     fn failed_rows_have_their_line_or_row() {
         let folder = tempfile::tempdir().unwrap();
@@ -248,7 +251,8 @@ mod tests {
         "#);
     }
 
-    /// If a mini-batch failed as a whole, each file that is named has a row, and the other files share a row.
+    /// If a mini-batch of files failed as a whole, each file that is named has a line of the CSV. All other
+    /// files share a line.
     #[test]
     fn files_of_a_whole_mini_batch_are_named() {
         let folder = tempfile::tempdir().unwrap();
@@ -281,8 +285,8 @@ mod tests {
         "#);
     }
 
-    /// If a mini-batch of rows failed as a whole, its row says where they begin; rows of several files have a
-    /// row for each file.
+    /// If a mini-batch of a table failed as a whole, one line of the CSV says where its rows begin. If its
+    /// rows come from several files, there is a line for each file.
     #[test]
     fn rows_of_a_whole_mini_batch_have_their_place() {
         let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The most bytes that are read of a file at once; the rest follows in the next read.
+/// At most this many bytes of a file are read at once. The rest follows in the next read.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// Shows the text that was written since the last call.
@@ -15,7 +15,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 pub struct Follower {
     dir: JobDir,
     worker: Option<String>,
-    /// How far each file was shown, by device and inode, since rotation renames files.
+    /// How far each file was shown. The keys are device and inode, because rotation renames files.
     shown: HashMap<(u64, u64), u64>,
     /// The file whose lines were shown last.
     last: Option<PathBuf>,
@@ -64,7 +64,7 @@ impl Follower {
         let fills_piece = bytes.len() as u64 == PIECE_BYTES;
         let length = match bytes.iter().rposition(|byte| *byte == b'\n') {
             Some(at) if fills_piece || !is_last => at + 1,
-            // A partial line waits for its end, unless it fills a whole piece or this is the last call.
+            // A partial line waits for its end, unless it fills a whole read or this is the last call.
             None if !fills_piece && !is_last => 0,
             _ => bytes.len(),
         };

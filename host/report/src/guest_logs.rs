@@ -1,6 +1,6 @@
-//! Limits the total size of the output and logs of entry scripts. Each worker writes these files within
-//! limits, but each worker that replaces a killed one has new files. So the files of all workers share a
-//! budget: once it is used up, only the beginning of each further file is kept.
+//! Limits the total size of the output and logs of entry scripts. The files of one worker are limited, but a
+//! worker that replaces a killed one has new files, so the total could grow. Therefore the files of all
+//! workers share a budget. Once it is used up, only the beginning of each further file is kept.
 
 use super::budget::ReportBudget;
 use super::phrases::worker_id;
@@ -19,7 +19,7 @@ const CUT_NOTE: &[u8] = b"\n[sandmill: cut here, as limits.reports was reached]\
 /// Checks the files of each worker that has ended.
 pub(super) struct GuestLogs {
     dir: JobDir,
-    /// The budget for these files. It is as large as the one of the reports.
+    /// The budget for these files. It is as large as the budget of the reports.
     log_budget: ReportBudget,
     /// The budget of the reports. It counts the files that were cut.
     report_budget: ReportBudget,
@@ -59,7 +59,7 @@ impl GuestLogs {
     }
 }
 
-/// The length of a file; 0 for anything else.
+/// The length of a regular file. 0 for anything else.
 fn length(path: &Path) -> u64 {
     let metadata = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
     metadata.map_or(0, |metadata| metadata.len())

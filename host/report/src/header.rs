@@ -1,12 +1,12 @@
-//! Tables whose columns changed between versions of Sandmill.
+//! Opens a table whose columns may have changed between versions of Sandmill.
 
 use super::continued::open_to_append;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// Like [`open_to_append`]. An existing table with another header, which an earlier version of Sandmill
-/// wrote, is renamed first: `a.csv` becomes `a.1.csv`, or the next number that is free.
+/// Like [`open_to_append`], but first renames an existing table that has another header, because an earlier
+/// version of Sandmill wrote it: `a.csv` becomes `a.1.csv`, or the next number that is free.
 pub(super) fn open_table(path: &Path, header: &str) -> io::Result<File> {
     let mut file = open_to_append(path)?;
     let mut first_line = vec![0; header.len() + 1];
@@ -33,7 +33,7 @@ mod tests {
     use super::super::log_file::{LogFile, RenewedFile};
     use std::fs;
 
-    /// A job that an earlier version began continues in a new table.
+    /// If an earlier version began the job, the rows of this version go to a new table.
     #[test]
     fn a_table_with_other_columns_is_renamed() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The history of a job, read from its events: the base of `sandmill status`, `logs` and `explain`. The
-//! history keeps a bounded part of the events, and four bytes for each attempt.
+//! The history of a job, read from its events: the data that `sandmill status`, `logs` and `explain` show.
+//! The history keeps a bounded part of the events, and four bytes for each attempt.
 
 use crate::event::{Event, EventKind};
 use crate::model::{
@@ -11,13 +11,14 @@ use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufRead, BufReader};
 
-/// The most kinds of failures that are kept.
+/// At most this many kinds of failures are kept.
 const MAX_GROUPS: usize = 50;
-/// The most mini-batches that are kept for each kind of failure.
+/// At most this many mini-batches are kept for each kind of failure.
 const MAX_NAMED: usize = 8;
-/// The most failed items, notices, unexpected exits and unfinished mini-batches that are kept, each.
+/// At most this many failed items are kept, and as many notices, unexpected exits and unfinished
+/// mini-batches.
 const MAX_ITEMS: usize = 10;
-/// The most slow attempts that are kept.
+/// At most this many slow attempts are kept.
 const MAX_SLOW: usize = 10;
 
 /// A job's history, and its current state if it is running.
@@ -57,7 +58,7 @@ pub struct History {
     pub waits_since: Option<Timestamp>,
     /// The number of attempts that ended.
     pub attempts: u64,
-    /// The number of results that came too late and were discarded.
+    /// The number of results that came after Sandmill had stopped waiting for them, and were discarded.
     pub late: u64,
     /// The mini-batches whose last attempt failed and that wait for the next one.
     pub waiting: HashSet<MiniBatchId>,
@@ -214,8 +215,8 @@ impl History {
         match event.kind {
             EventKind::JobStarted { job, tenant, workers, resumed } => {
                 let times_resumed = if resumed.is_some() { self.times_resumed + 1 } else { 0 };
-                // A resumed job retries what failed in earlier runs, except the failed items of mini-batches
-                // that succeeded.
+                // A resumed job retries the mini-batches that failed in earlier runs. It does not retry the
+                // failed items of mini-batches that succeeded.
                 let kept = resumed.is_some().then(|| std::mem::take(&mut self.failed_items));
                 let failed_items = kept.unwrap_or_default();
                 *self = Self {

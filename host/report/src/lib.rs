@@ -1,13 +1,13 @@
-//! What people and programs read: the progress, the log tree, the result. Every reporter receives the same
-//! events and nothing else.
+//! Shows a job to people and programs: its progress, its log tree, its result. Every reporter receives the
+//! same events and nothing else.
 //!
 //! This crate uses `model` and `files`, never `leader` or `node`. Only `sandmill` uses it.
 //!
 //! A reporter is a [`Reporter`]. [`Reporters`] hands each event to all of them; if one fails (because of a
-//! full disk, say), the others still receive events. [`log_tree`] and [`terminal`] make those of `sandmill
-//! run`. Reporters run on the leader's thread, so an event must cost them about a microsecond: they count and
-//! buffer, and draw or flush at a tick, on a thread of [`Reporters`]. Only the first event, at which
-//! reporters create their files, is handled on that thread.
+//! full disk, say), the others still receive events. [`log_tree`] and [`terminal`] make the reporters of
+//! `sandmill run`. Reporters run on the leader's thread, so an event must cost them about a microsecond: they
+//! count and buffer, and draw or flush at a tick, on a thread of [`Reporters`]. Only the first event, at
+//! which reporters create their files, is handled on that thread.
 
 mod advice;
 mod appended;
@@ -77,7 +77,8 @@ pub fn log_tree(paths: &ReportPaths) -> Vec<Box<dyn Reporter>> {
     let budget = &paths.reports;
     let pid = std::process::id();
     let mut reporters: Vec<Box<dyn Reporter>> = vec![
-        // The files that users read first come first: at the end, the disk may have room for only a few.
+        // The reporters of the files that users read first come first: at the end of the job, the disk may
+        // have room for only a few files.
         Box::new(disk_reserve::DiskReserveRelease::new(dir)),
         Box::new(errors::Errors::new(dir, budget)),
         Box::new(system_errors::SystemErrors::new(dir, budget)),
@@ -101,7 +102,7 @@ pub fn log_tree(paths: &ReportPaths) -> Vec<Box<dyn Reporter>> {
     reporters
 }
 
-/// What of a job is shown on standard error.
+/// What is shown of a job on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusDisplay {
     /// A bar, for a terminal, and the result.

@@ -89,7 +89,7 @@ impl LineLog {
 mod tests {
     use super::*;
 
-    /// 1.9: the format of the lines.
+    /// Section 1.9 of docs/parallel-run-step.md: the format of the lines.
     #[test]
     fn any_text_stays_on_one_line() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! A log file. It is created with its first byte, buffered, and flushed about once a second. An existing file
-//! is appended to. If the disk is full, the text waits, since a job that ends because of a full disk frees
-//! some space for its last lines.
+//! is appended to. If the disk is full, the text waits, because a job that ends because of the full disk
+//! frees reserved space for its last lines.
 
 use super::budget::ReportBudget;
 use super::continued::make_parent;
@@ -14,19 +14,19 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
-/// The most bytes of a rotated file.
+/// The maximum size of a rotated file, in bytes.
 const ROTATED_BYTES: u64 = 16 << 20;
 /// How many full files are kept besides the current one.
 const KEPT_FILES: u32 = 2;
-/// The most bytes that wait while the disk is full. Further text is lost.
+/// At most this many bytes wait while the disk is full. Further text is lost.
 pub(super) const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// A file of the log tree. Errors name the file.
 pub(super) struct LogFile {
     path: PathBuf,
-    /// The first line of a new file; empty for no header.
+    /// The first line of a new file. Empty if the file has no header.
     header: &'static str,
-    /// At this length, the file is rotated.
+    /// The length at which the file is rotated.
     max_bytes: u64,
     length: u64,
     file: Option<File>,
@@ -86,7 +86,7 @@ impl LogFile {
             Err(error) if !is_full(&error) => return Err(error),
             _ => {}
         }
-        // The escaped text is what counts.
+        // The budget counts the escaped text, which may be longer.
         let bytes = self.escaped(bytes);
         if !self.budget.try_take(bytes.len()) {
             return Ok(false);
@@ -127,7 +127,7 @@ impl LogFile {
         if is_due { self.flush() } else { Ok(()) }
     }
 
-    /// Hands all text to the operating system. If the disk is full, the text is kept, up to a limit.
+    /// Writes all text to the file. If the disk is full, the text is kept, up to a limit.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let written = self.write_pending();
         if written.is_err() {
@@ -208,7 +208,7 @@ impl LogFile {
     }
 }
 
-/// Writes the waiting text. A caller that needs to know whether that succeeded calls `flush` before.
+/// Writes the waiting text. A caller that needs to know whether this succeeds must call `flush` first.
 impl Drop for LogFile {
     fn drop(&mut self) {
         let _ = self.flush();
@@ -353,7 +353,7 @@ mod tests {
         ");
     }
 
-    /// Text waits for room, up to a limit, and lines stay whole.
+    /// Text waits until the disk has room, up to a limit, and lines stay whole.
     #[test]
     #[cfg(target_os = "linux")]
     fn text_waits_while_the_disk_is_full() {
@@ -407,7 +407,7 @@ mod tests {
         assert!(error.contains("a/b.csv: "), "{error}");
     }
 
-    /// Escapes count with their length, which exceeds that of the characters that they replace.
+    /// The budget counts the bytes of escapes, which are longer than the characters that they replace.
     #[test]
     fn a_budget_counts_escaped_bytes() {
         let folder = tempfile::tempdir().unwrap();

@@ -106,7 +106,7 @@ fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io:
     Ok(found)
 }
 
-/// The non-empty files of one worker or of all, including rotated ones, sorted by name.
+/// The non-empty files of one worker or of all workers, including rotated files, sorted by name.
 pub(super) fn log_files(
     folder: &Path,
     worker: Option<&str>,

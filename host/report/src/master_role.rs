@@ -211,7 +211,8 @@ mod tests {
         std::fs::read_to_string(dir.master_role(stamp)).unwrap()
     }
 
-    /// W14, F5: the file says what the leader did, with ParallelRunStep's words for scheduling.
+    /// Rules W14 and F5 in docs/parallel-run-step.md: the file says what the leader did, in ParallelRunStep's
+    /// words for scheduling.
     #[test]
     fn logs_what_the_leader_did() {
         let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ struct Metric<'a> {
 }
 
 /// Writes the file every minute and at the end. Also appends the last values to the parent's file, if the job
-/// is to do so.
+/// file asks for that.
 pub(super) struct Metrics {
     paths: ReportPaths,
     file: LogFile,
@@ -52,7 +52,7 @@ impl Metrics {
         }
     }
 
-    /// Each mini-batch is counted once, however many attempts it took (1.10).
+    /// Each mini-batch is counted once, however many attempts it took (docs/parallel-run-step.md 1.10).
     fn values(&self, at: Timestamp, result: Option<&JobResult>) -> [(&'static str, f64); 9] {
         let counters = &self.counters;
         let elapsed = at.duration_since(self.began).as_secs_f64().max(0.0);
@@ -93,7 +93,7 @@ impl Metrics {
         self.file.flush()
     }
 
-    /// A8: appends the last values to the parent's file.
+    /// Rule A8 in docs/parallel-run-step.md: appends the last values to the parent's file.
     fn append_to_parent(&self, at: Timestamp, result: &JobResult) -> io::Result<()> {
         let Some(ParentFolder { folder, push_metrics: true, .. }) = &self.paths.parent else {
             return Ok(());
@@ -146,7 +146,7 @@ mod tests {
         std::fs::read_to_string(paths.job_dir.metrics()).unwrap()
     }
 
-    /// A7, K3: mini-batches, not attempts; the prefix.
+    /// A7, K3: the metrics count mini-batches, not attempts, and their names have the prefix.
     #[test]
     fn counts_mini_batches_and_not_attempts() {
         let folder = tempfile::tempdir().unwrap();

@@ -18,7 +18,8 @@ const HEADER: &str = "Mini-batch Id,Picked Count,Process,Node Id,Process Start T
     Error Message,Mini-batch Detail,Inference Calls,Inference Seconds,Inference Bytes In,\
     Inference Bytes Out,Device,Backend";
 
-/// The column `Mini-batch Detail`. The first six members are the ones that users know (M6).
+/// The contents of the column `Mini-batch Detail`, as JSON. The first six members are the ones that users of
+/// ParallelRunStep know (rule M6 in docs/parallel-run-step.md).
 #[derive(Serialize)]
 struct Detail<'a> {
     id: MiniBatchId,
@@ -35,7 +36,7 @@ struct Detail<'a> {
     /// The fuel that `run` used, if the job measures it.
     #[serde(skip_serializing_if = "Option::is_none")]
     fuel: Option<u64>,
-    /// Whether there will be another attempt; set for failed attempts only.
+    /// Whether there will be another attempt. `None` if the attempt succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     will_retry: Option<bool>,
 }
@@ -151,7 +152,7 @@ mod tests {
     use crate::model::{Device, Failure, FailureKind, InferenceStats};
     use crate::samples;
 
-    /// M6, F6, K1: all columns, and the known members of the detail.
+    /// Rules M6, F6 and K1: the table has all columns, and the column for details has the known members.
     #[test]
     fn one_row_for_each_attempt() {
         let folder = tempfile::tempdir().unwrap();
@@ -200,7 +201,7 @@ mod tests {
         ");
     }
 
-    /// W13: the status words; a mini-batch succeeded if any row of its id is RUN_DONE.
+    /// W13: the words for the status. A mini-batch succeeded if any row with its id says RUN_DONE.
     #[test]
     fn status_words_and_the_final_view() {
         let folder = tempfile::tempdir().unwrap();

@@ -102,8 +102,9 @@ impl Reporter for NodeMain {
     }
 }
 
-/// W6: whether the leader killed the worker. The logs say this in words: users search for `returncode -9`,
-/// which is to mean that something else killed the worker.
+/// Whether the leader killed the worker (rule W6 in docs/parallel-run-step.md). In that case, the logs say so
+/// in words and do not print `returncode -9`: users search for this code, and it must mean that something
+/// else killed the worker.
 fn is_killed_by_leader(how: &str, expected: bool) -> bool {
     expected && how.contains("returncode -")
 }

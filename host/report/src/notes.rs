@@ -4,7 +4,7 @@ use super::phrases::{count, counted, first_line};
 use crate::event::{EventKind, Resumed};
 use crate::model::on_one_line;
 
-/// The most lines about single failures; the log tree has all failures.
+/// At most this many lines are about single failures. The log tree has all failures.
 const MAX_FAILURE_LINES: u32 = 5;
 
 /// Turns events into lines. Shows only the first failures.
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// W15.
+    /// Rule W15 in docs/parallel-run-step.md.
     #[test]
     fn a_resumed_job_shows_earlier_progress() {
         assert_eq!(
@@ -89,7 +89,7 @@ mod tests {
         );
     }
 
-    /// Unchanged columns would be the same line in each run; `plan` shows them.
+    /// Without changes, each run would show the same line. `sandmill plan` shows the columns at any time.
     #[test]
     fn changed_columns_are_reported() {
         let line = |before: &[&str], now: &str| {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 const HISTORY_EVERY: Duration = Duration::from_secs(60);
-/// After this time, the history continues in a new file.
+/// The time after which the history continues in a new file.
 const NEW_FILE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 const README: &str = include_str!("readme.txt");
@@ -156,7 +156,8 @@ mod tests {
         folder.replace_all(&text, "explain [JOB]").into_owned()
     }
 
-    /// F1: scheduled and processed counts, the final result, where to start on failure.
+    /// Rule F1 in docs/parallel-run-step.md: the overview has the scheduled and processed counts, the final
+    /// result and, after a failure, the file to read first.
     #[test]
     fn shows_the_state_of_the_job() {
         let folder = tempfile::tempdir().unwrap();
@@ -235,7 +236,7 @@ mod tests {
         assert!(!dir.overview().exists(), "nothing is written after the end");
     }
 
-    /// The text does not send the reader to an output that does not exist yet.
+    /// Until the output exists, the text does not name it.
     #[test]
     fn rows_of_an_output_that_is_made_at_the_end_are_kept() {
         let paths = ReportPaths { made_at_end: true, ..samples::paths("/job".as_ref()) };
@@ -243,7 +244,8 @@ mod tests {
         assert!(text.contains("  rows          0 kept; the output is made at the end\n"), "{text}");
     }
 
-    /// F1: a new file each day and after the job was resumed; nothing is overwritten.
+    /// F1: the history continues in a new file each day and whenever the job is resumed. Nothing is
+    /// overwritten.
     #[test]
     fn the_history_continues_in_new_files() {
         let folder = tempfile::tempdir().unwrap();

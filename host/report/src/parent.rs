@@ -1,7 +1,7 @@
-//! A6: copies the overview, the progress and, at the end, all logs into the folder of the parent job:
-//! `<parent>/logs/<job>/`, to which no other job writes.
+//! Copies the overview, the progress and, at the end, all logs into the folder of the parent job (rule A6 in
+//! docs/parallel-run-step.md): `<parent>/logs/<job>/`, to which no other job writes.
 //!
-//! The job's own reports are copied first. The entry script may leave any files among the logs: those that
+//! The job's own reports are copied first. The entry script may leave any files among the logs. Files that
 //! cannot be copied are skipped and counted.
 
 use super::log_file::with_path;
@@ -22,7 +22,7 @@ const COPY_EVERY: Duration = Duration::from_secs(10);
 /// paths are too long.
 const MAX_DEPTH: usize = 64;
 
-/// Makes the copies. It is the last reporter, so that the other reporters have written their files before.
+/// Makes the copies. It must be the last reporter: the other reporters have then written their files.
 pub(super) struct ParentCopy {
     dir: JobDir,
     to: PathBuf,
@@ -59,14 +59,14 @@ impl ParentCopy {
         let to = self.to.join(relative);
         let copy = || {
             let mut source = match open(from) {
-                // Not written yet, or a link instead of a file.
+                // The file does not exist yet, or is a link.
                 Err(_) => return Ok(()),
                 Ok(source) => source,
             };
             to.parent()
                 .map_or(Ok(()), |folder| folder_at_its_path(folder, Mode::RWXU).map(drop))?;
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
-            // Logs may contain settings, which may be secrets.
+            // Logs may contain secrets from the job's settings, so only the owner may read them.
             let target = at_its_path(&to, flags, Mode::RUSR | Mode::WUSR)?;
             io::copy(&mut source, &mut File::from(target)).map(|_| ())
         };
@@ -193,7 +193,7 @@ mod tests {
         assert!(!copied("user/entry_script_log/0/files/link.log").exists());
     }
 
-    /// A guest that nests folders too deep loses only these: the parent gets everything else.
+    /// If a guest nests folders too deep, only these folders are not copied.
     #[test]
     fn uncopyable_files_do_not_block_the_reports() {
         let folder = tempfile::tempdir().unwrap();

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// How long the value of an ended worker is kept: a success is reported only when it is committed, and its
-/// worker may have ended before.
+/// How long the value of an ended worker is kept. A success is reported only when its rows are committed, and
+/// the worker may have ended before that.
 const KEEP_ENDED: Duration = Duration::from_secs(10);
 
 /// A value for each worker, by name. [`PerWorker::take_ended`] returns the values of workers that have ended,

@@ -56,7 +56,7 @@ pub(super) fn short_rate(per_second: f64) -> String {
     if per_second < 9999.5 { rate(per_second) } else { with_unit(per_second) }
 }
 
-/// A number of at least a thousand, as three digits and a letter.
+/// A number of at least a thousand, as three digits with a letter for the unit.
 fn with_unit(number: f64) -> String {
     let units = ["k", "M", "G", "T", "P", "E"];
     let mut number = number / 1000.0;
@@ -102,8 +102,8 @@ pub(super) fn hour_stamp(at: Timestamp) -> String {
     at.strftime("%Y%m%d%H").to_string()
 }
 
-/// The path of a mini-batch's location, without the amount: the path in `/inputs/a/b.png and 9 more` and in
-/// `/inputs/a/b.csv, 20 records from line 2`.
+/// The path in a mini-batch's location, without the number of files or rows: the path in `/inputs/a/b.png and
+/// 9 more` and in `/inputs/a/b.csv, 20 records from line 2`.
 pub(super) fn path_of(location: &str) -> &str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((path, rest)) = location.rsplit_once(" and ")
@@ -147,7 +147,8 @@ pub(super) fn csv_number(line: &mut String, number: impl std::fmt::Display) {
     let _ = write!(line, "{number}");
 }
 
-/// The first line of a text, with ` ...` if there are more lines or if it was too long.
+/// The first line of a text. It ends with ` ...` if the text has more lines, or if the line was too long and
+/// was cut.
 pub(super) fn first_line(text: &str) -> String {
     const MAX_CHARS: usize = 300;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// The assumed width of a terminal that does not report it.
 const DEFAULT_COLUMNS: usize = 80;
-/// A job that ends sooner than this after it began to wind down does not announce it.
+/// A job announces that it is winding down only if this takes longer than this time.
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(300);
 
 /// The state that both kinds of progress share.
@@ -118,7 +118,7 @@ impl Reporter for TerminalBar {
         let line = self.state.line().fitted(columns.saturating_sub(1));
         self.bar.set_message(line);
         if self.bar.is_hidden() {
-            // This is the first tick: a job that ends before it never shows a bar.
+            // This is the first tick. A job that ends before its first tick never shows a bar.
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             self.bar.tick();
         }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const HEADER: &str = "Datetime,Total Tasks,Scheduled Tasks,Completed Tasks,Failed Tasks,\
     Elapsed Time,Estimated Remaining Time";
 
-/// An unknown value.
+/// The text for an unknown value.
 const UNKNOWN: &str = "N/A";
 
 /// Writes `progress.csv`. Each run of a job has its own file. Times are in seconds.
@@ -100,8 +100,8 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// F8: the columns, and N/A for unknown values; C10: a mini-batch counts as failed while it waits for
-    /// a retry.
+    /// Rules F8 and C10 in docs/parallel-run-step.md: the file has these columns, and N/A for unknown values.
+    /// A mini-batch counts as failed while it waits for a retry.
     #[test]
     fn a_line_now_and_then() {
         let folder = tempfile::tempdir().unwrap();

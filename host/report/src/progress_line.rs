@@ -27,10 +27,10 @@ impl Unit {
     }
 }
 
-/// The limits of the width of the bar, without its brackets.
+/// The smallest and the largest width of the bar, without its brackets.
 const MIN_BAR_COLUMNS: usize = 10;
 const MAX_BAR_COLUMNS: usize = 30;
-/// The columns between two fields of a line with a bar.
+/// The number of columns between two fields of a line with a bar.
 const GAP_COLUMNS: usize = 2;
 
 /// The state of a job, `elapsed` seconds after its start.
@@ -41,7 +41,7 @@ pub(super) struct ProgressLine<'a> {
     pub(super) elapsed: f64,
 }
 
-/// A part of the line that is shown whole or not at all.
+/// A part of the line. It is shown as a whole, or not at all.
 struct Field {
     text: String,
     /// Fields with a large number are left out first.
@@ -61,7 +61,7 @@ impl ProgressLine<'_> {
     pub(super) fn fitted(&self, width: usize) -> String {
         let mut fields = self.fields();
         let fraction = self.counters.fraction();
-        // The bar matters less than the main numbers, but more than the last fields.
+        // The bar takes room from the last fields, but not from the main numbers.
         let bar_rank = 6;
         let mut shown: Vec<bool> = vec![false; fields.len()];
         let mut used_columns = 0_usize;

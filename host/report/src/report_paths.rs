@@ -1,4 +1,4 @@
-//! The paths of a job's files, and what else its reports need to know.
+//! The paths of a job's files, and other facts about the job that its reports need.
 
 use super::budget::ReportBudget;
 use super::progress_line::Unit;
@@ -6,7 +6,7 @@ use super::resume::Resume;
 use crate::model::{JobDir, shell_word, unfinished};
 use std::path::{Path, PathBuf};
 
-/// The paths that a result points to, and what else the reports need to know about a job.
+/// The paths that a result names, and other facts about the job that the reports need.
 #[derive(Clone, Debug)]
 pub struct ReportPaths {
     /// The job's name.
@@ -76,8 +76,8 @@ impl ReportPaths {
         self.resume.advice(&shell_word(&self.show(self.job_dir.root())), set)
     }
 
-    /// The file or folder that has the rows of a job that did not complete. An output that is made at the end
-    /// gets its final name only then.
+    /// For a job that did not complete: the file or folder in which its rows are. An output that is made when
+    /// the job completes gets its final name only then.
     pub(super) fn rows_path(&self) -> PathBuf {
         let name = self.output.file_name().unwrap_or_default().to_string_lossy();
         let appended = self.output.with_file_name(unfinished(&name));

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(100);
-/// The most events that may wait while the clock's thread is busy.
+/// The maximum number of events that may wait while the clock's thread is busy.
 const MAX_WAITING_EVENTS: usize = 1000;
 
 /// A sink of events.
@@ -129,7 +129,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn handle_event(list: &mut Vec<ReporterSlot>, event: &Event) {
     if matches!(event.kind, EventKind::JobFinished { .. }) {
-        // Warn again: text that has no room now is lost.
+        // Warn again, because text for which the disk has no room now is lost.
         list.iter_mut().for_each(|sink| sink.is_full_disk_reported = false);
     }
     for_each_reporter(list, |reporter| reporter.on_event(event));

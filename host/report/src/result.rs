@@ -100,8 +100,8 @@ fn add_advice(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
     }
 }
 
-/// What `logs/job_result.txt` has in addition to [`result_text`]: the causes by their machine-readable names,
-/// the sandbox of the workers, and the runtime of the entry script.
+/// The lines that `logs/job_result.txt` has in addition to [`result_text`]: the causes by their names for
+/// programs, the sandbox of the workers, and the runtime of the entry script.
 fn machine_readable_causes(result: &JobResult) -> String {
     let mut text = ResultText::default();
     if let Some(ended_by) = result.ended_by {
@@ -243,13 +243,13 @@ fn add_first_cause(text: &mut ResultText, first: &FirstFailure) {
     }
 }
 
-/// The file that says most about the first cause.
+/// The path of the file that says most about the first cause.
 fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
     if leader_gave_up(result.ended_by) {
         return dir.leader_errors();
     }
     let Some(first) = &result.first_failure else {
-        // Any failures were in an earlier run.
+        // If there were failures, they were in an earlier run.
         return if result.items.failed > 0 { dir.failed_items() } else { dir.events() };
     };
     let of_items = [FailureKind::LoadFailed, FailureKind::BadInput, FailureKind::ShortResults];

@@ -15,7 +15,7 @@ fn text(result: &JobResult) -> String {
     result_text(result, &paths())
 }
 
-/// W8: the text of a completed job.
+/// Rule W8 in docs/parallel-run-step.md: the text of a completed job.
 #[test]
 fn completed() {
     let mut result = samples::result(JobStatus::Completed);
@@ -36,7 +36,7 @@ fn completed() {
     ");
 }
 
-/// How often models ran, where, and that a model ran elsewhere than intended.
+/// The text says how often models ran and where. It also says that a model for a GPU ran on the CPU.
 #[test]
 fn inference_is_reported() {
     let mut result = samples::result(JobStatus::Completed);
@@ -59,7 +59,7 @@ fn inference_is_reported() {
     assert!(text(&failed).contains("fell back to cpu"), "{}", text(&failed));
 }
 
-/// W9, F2, T1: the message, the first cause, the next file and the next command.
+/// W9, F2, T1: the text has the message, the first cause, and the file and the command that come next.
 #[test]
 fn failed() {
     insta::assert_snapshot!(text(&samples::result(JobStatus::Failed)), @r#"
@@ -200,7 +200,8 @@ fn the_file_has_the_same_text() {
     assert!(read().starts_with("Job digits completed in 3.2 s.\n"));
 }
 
-/// 1.11: each end has its advice; W4: short mini-batches; W15: what was done before.
+/// Section 1.11: each reason for the end has its advice. W4: the text counts short mini-batches. W15: it
+/// counts what earlier runs did.
 #[test]
 fn every_end_has_advice() {
     let mut result = samples::result(JobStatus::Failed);
@@ -323,7 +324,7 @@ fn a_reused_result_is_marked() {
     ");
 }
 
-/// Every report counts the results that came too late.
+/// Every report counts the results that came after Sandmill had stopped waiting for them.
 #[test]
 fn late_attempts_are_reported() {
     use crate::{

@@ -1,4 +1,4 @@
-//! How to resume a job that did not complete. The advice must work when it is typed.
+//! How to resume a job that did not complete. The command in the advice must work as written.
 
 /// What can resume the job.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The state of a job, for `sandmill status`.
+//! Describes the state of a job, for `sandmill status`.
 
 use super::history::{History, WorkerActivity};
 use super::phrases::{count, counted, first_line, seconds};

@@ -58,7 +58,7 @@ impl Sums {
         }
     }
 
-    /// Appends the columns from `Attempts` on, each after a comma, and the line end.
+    /// Appends the column `Attempts` and all columns after it, each after a comma, and then the line end.
     fn push_columns(&self, line: &mut String) {
         let ItemCounts { total, succeeded, failed } = self.items;
         let good = self.succeeded;
@@ -115,7 +115,7 @@ impl WorkerSummary {
 pub(super) struct Summaries {
     process_file: RenewedFile,
     node_file: RenewedFile,
-    /// The rows of workers that have ended that could not be written yet.
+    /// The rows of ended workers that could not be written yet.
     unwritten: String,
     processes: PerWorker<WorkerSummary>,
     began: Timestamp,
@@ -208,7 +208,8 @@ mod tests {
         (text(dir.process_summary()), text(dir.node_summary()))
     }
 
-    /// F7: the same data for each process and for each node, also for a resumed job.
+    /// Rule F7 in docs/parallel-run-step.md: both files have the same data, for each process and for each
+    /// node, also for a resumed job.
     #[test]
     fn adds_up_for_each_process_and_node() {
         let folder = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use crate::model::{Failure, FailureKind, JobDir, JobStatus, printable};
 use jiff::Timestamp;
 use std::io;
 
-/// The most bytes of one file.
+/// The maximum size of one file, in bytes.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// Writes these files. Without failures outside the entry script, there are no files.
@@ -90,7 +90,8 @@ mod tests {
     use crate::model::{EndedBy, WorkerId};
     use crate::samples;
 
-    /// F13: system errors of each process, separate from the entry script's.
+    /// Rule F13 in docs/parallel-run-step.md: system errors are listed for each process, separately from the
+    /// entry script's errors.
     #[test]
     fn system_errors_have_their_own_files() {
         let folder = tempfile::tempdir().unwrap();

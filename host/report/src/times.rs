@@ -1,4 +1,5 @@
-//! Times in the files that have a line for each mini-batch, where each microsecond counts.
+//! Writes times fast. The files that have a line for each mini-batch need this, because each microsecond
+//! counts there.
 
 use crate::model::whole;
 use jiff::Timestamp;
