@@ -2,8 +2,8 @@
 //!
 //! - If the directory is missing or empty, the job begins in it.
 //! - If it holds the same job, unfinished, the job can resume.
-//! - If it holds the same job, finished or not, the job can start over. Starting over removes what the
-//!   earlier run made, and follows no links.
+//! - If it holds the same job, finished or not, the job can start over. This removes what the earlier run
+//!   made, but never what a link points to.
 //! - If the directory's job is running, or if the directory belongs to another job or is a foreign folder,
 //!   the claim is refused, whatever the options say.
 //!
@@ -64,7 +64,8 @@ pub struct Claim {
     state: JobState,
     state_file: PathBuf,
     output: PathBuf,
-    /// What [`Claim::undo`] restores if the job never begins. `None` if an earlier run was overwritten.
+    /// The state that [`Claim::undo`] restores if the job never begins. `None` if an earlier run was
+    /// overwritten.
     before: Option<Before>,
     reserve: Option<Reserve>,
     /// Locks on the job directory and, if the output folder is elsewhere, on that folder.
@@ -106,8 +107,9 @@ impl Claim {
         self.state.times_resumed > 0
     }
 
-    /// Syncs the name of the new state file to disk. [`JobDirLock::begin`] does not do this if the directory
-    /// held no earlier run. The caller must call this before it creates the journal.
+    /// Syncs the folder of the new state file, so that the file's name is durable. [`JobDirLock::begin`] does
+    /// not do this in a directory without an earlier run: the caller must call `sync` before it creates the
+    /// journal.
     pub(super) fn sync(&self) -> Result<(), ClaimError> {
         match self.before {
             Some(Before::Nothing { .. }) => sync_name(&self.state_file),
@@ -271,8 +273,8 @@ impl JobDirLock {
         state.write_without_folder_sync(&state_file)?;
         fail_point::pass("job-claimed");
         if let Some(earlier) = &self.earlier {
-            // Write the state before the removal: an interruption then leaves an unfinished job, and not a
-            // finished one without its results.
+            // Write the state before the removal. If the removal is interrupted, the directory then holds an
+            // unfinished job, not a finished job whose results are missing.
             sync_name(&state_file)?;
             remove_run(&self.job_dir, &self.root, earlier, &self.output)?;
             fail_point::pass("earlier-run-removed");
@@ -283,8 +285,8 @@ impl JobDirLock {
         Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
-    /// Resumes the job that the directory holds. The output folder must be the earlier run's, so everything
-    /// in this folder is the job's own.
+    /// Resumes the job that the directory holds. The output folder must be the one of the earlier run, so
+    /// that everything in this folder belongs to the job.
     pub(super) fn resume(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.take_output_folder(false)?;
         self.make_private()?;
@@ -377,7 +379,7 @@ fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError>
     Err(ClaimError::Running { dir: root.to_owned(), who })
 }
 
-/// The missing ones of the folder and its ancestors, innermost first.
+/// Those of the folder and its ancestors that are missing, innermost first.
 fn missing_folders(folder: &Path) -> Vec<PathBuf> {
     let is_missing =
         |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();
@@ -420,8 +422,8 @@ fn read_earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimE
     Ok(Some(state))
 }
 
-/// Refuses an output folder that contains the job directory, or is in one of the files and folders that the
-/// job directory itself needs.
+/// Refuses an output folder that contains the job directory, or that is in a file or folder that the job
+/// directory itself needs.
 fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), ClaimError> {
     let folders = [job_dir.parts(), job_dir.work(), job_dir.links(), job_dir.spill()];
     let more = [job_dir.models(), job_dir.logs(), job_dir.journal()];
@@ -473,7 +475,8 @@ fn remove_run(
     })
 }
 
-/// The name of one entry for which `counts` is true. Ignores the folder's lock file.
+/// The name of an entry for which `counts` is true. `None` if there is no such entry. Ignores the folder's
+/// lock file.
 fn first_entry(
     folder: &Path,
     counts: impl Fn(&std::ffi::OsStr) -> bool,

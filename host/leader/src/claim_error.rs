@@ -30,7 +30,7 @@ pub enum ClaimError {
         /// The job.
         name: String,
     },
-    /// The job is completed, and its result would not be the result of this job.
+    /// The job is completed, but its result would differ from the result of a new run.
     #[error(
         "job '{name}' is finished in {}, and its result is not reused: {why}; use --overwrite to \
          run it again, or --job-dir for another place",
@@ -74,7 +74,7 @@ pub enum ClaimError {
         .0.display()
     )]
     NoJob(PathBuf),
-    /// A program created the job, and only that program can create it again.
+    /// A program created the job, not a job file. Only that program can create the job again.
     #[error(
         "{} does not say which job file job '{name}' was made from: to resume the job, run the \
          command that started it again",
@@ -126,7 +126,7 @@ pub enum ClaimError {
     /// The path leads to something other than a folder.
     #[error("{} is not a folder: name an empty or new one", .0.display())]
     NotAFolder(PathBuf),
-    /// The output folder contains the job directory, or is one of its own folders.
+    /// The output folder contains the job directory, or is one of the job directory's own folders.
     #[error(
         "the output folder {} is in the way of the job directory {}: name a folder for `output` \
          that neither holds the job directory nor is one of its own folders",

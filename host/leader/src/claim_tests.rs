@@ -107,7 +107,7 @@ fn locking_a_job_directory_changes_nothing() {
     assert!(fixture.state() == state && rows.exists() && !fixture.out().exists());
 }
 
-/// W15.
+/// Rule W15 in docs/parallel-run-step.md.
 #[test]
 fn a_resumed_job_keeps_its_files_and_state() {
     let fixture = ClaimFixture::new();
@@ -150,7 +150,7 @@ fn a_job_directory_may_be_moved() {
     assert_eq!(held.earlier_output().as_deref(), Some(held.output()));
 }
 
-/// C25.
+/// Rule C25.
 #[test]
 fn changed_results_of_a_completed_job_are_reported() {
     let fixture = ClaimFixture::new();
@@ -374,7 +374,8 @@ fn a_claim_that_is_undone_leaves_no_trace() {
     assert!(fixture.job.state_file().exists());
 }
 
-/// The mark for copies elsewhere is known before anything of an earlier run is removed.
+/// The job's mark is known before anything of an earlier run is removed. The mark labels the job's copies
+/// elsewhere.
 #[test]
 fn a_mark_is_known_before_anything_changes() {
     let fixture = ClaimFixture::new();

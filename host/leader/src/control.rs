@@ -1,5 +1,5 @@
-//! The control socket of a running job. It has its own thread, so that a client that is slow or sends garbage
-//! delays other clients only, and never the job.
+//! The control socket of a running job. It has its own thread. So a client that is slow or sends garbage can
+//! delay other clients, but never the job.
 //!
 //! Only the job's user and root may use it: the socket's mode keeps other users out, and the kernel reports
 //! the user of each peer. Workers cannot reach the socket, because their sandbox lets them create no sockets.
@@ -84,7 +84,7 @@ impl Control {
         }
     }
 
-    /// Records events that later answers depend on.
+    /// Records the events that later answers mention.
     pub(super) fn observe(&self, kind: &EventKind) {
         match kind {
             EventKind::WaitsForTurn => self.shared.is_waiting.store(true, Ordering::Relaxed),
@@ -101,7 +101,7 @@ impl Drop for Control {
         self.shared.has_ended.store(true, Ordering::Release);
         // Remove the name first, so that new clients find no socket.
         remove_socket(&self.folder);
-        // Wakes the thread. It is not joined, because a silent client may block it for some seconds.
+        // Wakes the thread. We do not join it, because a silent client may block it for some seconds.
         let _ = rustix::net::shutdown(&self.shared.listener, Shutdown::Both);
     }
 }
@@ -205,7 +205,8 @@ mod tests {
         assert!(ask(dir.path(), CONTROL_SOCKET, ControlQuestion::State).is_err());
     }
 
-    /// `sun_path` has 108 bytes. A killed process leaves a socket without a listener.
+    /// A socket's path may have only 108 bytes (`sun_path`), but the job directory's path may be longer. A
+    /// killed process leaves a socket without a listener.
     #[test]
     fn long_paths_and_leftovers_do_no_harm() {
         let dir = tempfile::tempdir().unwrap();

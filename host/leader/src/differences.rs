@@ -7,7 +7,7 @@ use serde_json::Value;
 /// The maximum number of differences that are listed.
 const MAX_LISTED: usize = 5;
 
-/// What has changed, in words: `arguments: was [--a], is now [--b]`. `None` if nothing has.
+/// Lists what has changed, such as `arguments: was [--a], is now [--b]`. `None` if nothing has changed.
 pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String> {
     let mut listed = Vec::new();
     if was.entry_script_digest != is.entry_script_digest {

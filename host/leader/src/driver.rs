@@ -58,10 +58,11 @@ pub fn run<N: JobOnNode + Send>(
 /// How often, at the job's end, the driver emits a notice that results are still being written.
 const STILL_WRITING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The maximum number of rounds in which the driver reads pending messages before it declares a worker late,
-/// or pauses. One worker can fill every round. An honest worker sends only a few messages in total.
+/// The driver reads pending messages before it declares a worker late, or pauses. This is the maximum number
+/// of rounds in which it does so, because a worker that sends without end can fill every round. An honest
+/// worker sends only a few messages in total.
 const MAX_ROUNDS: u32 = 100;
-/// If a round has read fewer messages than this, there are no more.
+/// A round that has read fewer messages than this has read all.
 const MANY_MESSAGES: u32 = 64;
 
 struct Driver<'a, R> {
@@ -191,9 +192,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     /// Reads everything that workers have sent, before the driver sleeps again.
     async fn receive_from_workers(&mut self) {
         for _ in 0..MAX_ROUNDS {
-            // Tasks read what workers send. This task comes first in each turn of the runtime: in the first
-            // turn, the runtime finds out which workers have sent something, and in the second, their tasks
-            // read it.
+            // Each worker's messages are read by a task of its own. This task comes first in each turn of the
+            // runtime. In the first turn, the runtime finds out which workers have sent something. In the
+            // second, the tasks of these workers read it.
             for _ in 0..2 {
                 tokio::task::yield_now().await;
             }
@@ -202,7 +203,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 self.receive(reported);
                 taken += 1;
             }
-            // A turn of the runtime, and the channel, are limited to some hundred messages.
+            // Each round reads at most some hundred messages. If it reads many, more may be waiting.
             if taken < MANY_MESSAGES {
                 return;
             }
@@ -230,8 +231,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.local_job.next_deadline().is_some_and(|deadline| self.start.elapsed() >= deadline)
     }
 
-    /// A worker, or the job, may be late. But if this process itself was held up (a suspended terminal, a
-    /// slow disk), the answer may have arrived already. So the driver reads pending messages first.
+    /// Called when a worker, or the job, may be late. But if this process itself was held up (a suspended
+    /// terminal, a slow disk), the worker's message may have arrived already. So the driver reads pending
+    /// messages first.
     async fn on_deadline(&mut self) {
         let mut quiet = 0;
         let mut rounds = 0;
@@ -260,7 +262,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.with_outcomes(|job, now, out| job.send(message, now, out));
     }
 
-    /// Calls `change`, and carries out the outcomes that it reports, in order, and the outcomes that follow.
+    /// Calls `change`. Carries out the outcomes that it reports, in order, and then the outcomes that follow
+    /// from them.
     fn with_outcomes(
         &mut self,
         change: impl FnOnce(&mut LocalJob<R>, Duration, &mut dyn FnMut(LocalOutcome)),
@@ -353,7 +356,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
             Some(CommitReply::Rejected { id, failure }) => JobMessage::Rejected(id, failure),
             Some(CommitReply::Fatal(error)) => JobMessage::CommitFailed(error.to_string()),
-            // The committer sends these only after `finish`, except `Free`, which is handled above.
+            // `Free` is handled above. The committer sends the other two only after `finish`.
             Some(CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Free(_))
             | None => JobMessage::CommitFailed(CommitError::BrokeDown.to_string()),
         });
@@ -390,7 +393,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             self.remove_leftovers();
             fail_point::pass("leftovers-removed");
         } else {
-            // A run that resumes the job stages the models again, so no run uses models that stay here.
+            // No later run uses these models: a run that resumes the job stages its models again.
             let _ = remove_tree(&self.job_dir.models());
         }
         // Takes the last sample, before the job directory may vanish.
@@ -454,7 +457,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 }
 
-/// The committer's next reply. `None` if the committer broke down. Pending forever after the last reply.
+/// The committer's next reply. `None` if the committer's thread has failed. After the last reply, this never
+/// returns.
 async fn next_reply(
     commits: &mut Option<mpsc::UnboundedReceiver<CommitReply>>,
 ) -> Option<CommitReply> {

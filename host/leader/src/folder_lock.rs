@@ -1,9 +1,8 @@
 //! Locks on folders, so that only one job at a time uses a job directory or writes to an output folder.
 //!
-//! The lock is on a file in the folder, which only the folder's owner can open. This matters because a
-//! process that can open a file, even just for reading, can lock it for as long as it likes. Earlier versions
-//! locked the folder itself. This version takes that lock too, and respects it if a process of this user
-//! holds it.
+//! The lock is on a file in the folder. Only the folder's owner can open this file, because a process that
+//! can open a file, even just for reading, can lock it for as long as it likes. Earlier versions locked the
+//! folder itself. This version takes that lock too, and respects it if a process of this user holds it.
 
 use crate::files::lock_holders;
 use crate::model::LOCK_FILE;
@@ -139,8 +138,9 @@ fn try_lock(file: &File) -> io::Result<bool> {
 }
 
 /// Whether a process of one of these users holds a lock on the folder itself, as a job of an earlier version
-/// does. Also true if this process cannot see the holder. Another user's lock does not count, because it is
-/// not a job's. A lock does not count either if its process has ended and left the lock to other processes.
+/// does. Also true if this process cannot see the holder. Another user's lock does not count, because it
+/// cannot be a job's. Nor does the lock of a process that has ended, even if other processes have inherited
+/// the lock.
 fn is_held_by(folder: &File, users: &[u32]) -> io::Result<bool> {
     let found = folder.metadata()?;
     let holders = lock_holders(&found);
@@ -249,7 +249,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        // `exec` keeps this in one process: the lock of a process that has ended would not count anyway.
+        // `exec` keeps this in one process. A lock that outlives its process would not count.
         let path_text = path.display();
         let holds = format!("exec flock -x -F '{path_text}' sh -c 'echo held; exec sleep 30'");
         let mut command = std::process::Command::new("sh");
@@ -270,7 +270,7 @@ mod tests {
         } else {
             eprintln!("not tested: another user's lock, because there is no flock");
         }
-        // If that user runs a job there, a user with sufficient rights sees that it is running.
+        // If the folder's owner runs a job there, a user with sufficient rights sees that the job is running.
         if read.is_ok() {
             rustix::fs::chown(&path, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();
             let _ = std::fs::remove_file(path.join(LOCK_FILE));

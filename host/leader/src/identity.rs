@@ -21,8 +21,7 @@ pub(super) const DIGEST_PREFIX: &str = "sha256:";
 /// digest if it is long or may be a secret.
 ///
 /// The settings tables themselves say which of their settings decide rows. The rest of a job is destructured
-/// without `..`: a new field does not compile until it is added here, or is listed with the reason why it
-/// does not belong here.
+/// without `..`. So a new field does not compile until it is added here, or is ignored here with a reason.
 ///
 /// `found`: what the node found, such as digests of the job's folders and models.
 pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)> {
@@ -46,7 +45,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         worker: _,
         limits: _,
         job_limits: _,
-        // A job directory holds one job, and `claim` compares its name.
+        // A job directory holds one job, and `claim` compares the job's name.
         name: _,
         // `JobIdentity` has the component's digest. The required digest is checked earlier.
         entry_script: _,
@@ -60,12 +59,12 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         process_count: _,
         gpus: _,
         progress_update_timeout: _,
-        // `prepare` has already applied it, if the job is an earlier one.
+        // If an earlier version began the job, `prepare` has already applied this.
         earlier_file_name: _,
         // What the user sees of the job while it runs.
         notices: _,
         conversions: _,
-        // The resolved paths are in `inputs`, `side_inputs` and `models`.
+        // "latest" is already resolved: the paths are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;
     let mut settings = IdentitySettings(Vec::new());
@@ -158,7 +157,7 @@ impl IdentitySettings {
             types,
             hive,
             query,
-            // Only decides whether the job begins.
+            // Decides whether the job begins, not what its rows are.
             files: _,
         } = table;
         let CsvFormat {
@@ -219,15 +218,15 @@ impl IdentitySettings {
         let Mount { host, guest, writable: _ } = mount;
         let name = format!("the side input at {guest}");
         match address {
-            // The path on this machine does not matter.
+            // The files come from the store, so the path on this machine does not matter.
             Some(address) => self.put(&name, &address.to_string()),
             None => self.put(&name, host),
         }
         self.0.push((format!("the files in {name}"), stored_digest(files)));
     }
 
-    /// A job without models has the same identity as before models existed. Backends differ in the last
-    /// digits of their results, so the backend that `auto` resolves to is part of the identity.
+    /// A job without models has the same identity as in versions that did not support models. Backends differ
+    /// in the last digits of their results, so the backend that `auto` selects is part of the identity.
     fn models(&mut self, models: &[ModelSpec], inference: &InferenceSettings, found: &Prepared) {
         let InferenceSettings {
             allow_guest_models,
@@ -255,7 +254,8 @@ impl IdentitySettings {
                 // The node reports the file and folder that it found.
                 file: _,
                 folder: _,
-                // The digest that the node computed replaces these, and has been compared with them.
+                // The node has compared these with the digest that it computed, and the digest is part of the
+                // identity.
                 bytes: _,
                 digest: _,
                 digest_at: _,
@@ -470,7 +470,8 @@ schema_inference: full
         rank_mini_batch_count: 3
         strict_cardinality: false
         "#);
-        // These are exactly the keys that decide rows. The entry script is compared by its digest.
+        // These are exactly the keys that decide rows, except the entry script, which is compared by its
+        // digest.
         let key = |line: &str| {
             let name = line.trim_start_matches("the files in ").trim_start_matches("the files of ");
             let key = name.split(['.', ':']).next().unwrap_or_default();
@@ -485,7 +486,7 @@ schema_inference: full
         assert_eq!(named, deciding.map(str::to_owned).collect());
     }
 
-    /// A secret value does not appear in what is stored.
+    /// The stored settings are complete, but a secret value does not appear in them.
     #[test]
     fn settings_cover_what_decides_rows_and_hide_secrets() {
         let dir = tempfile::tempdir().unwrap();
@@ -502,7 +503,7 @@ schema_inference: full
         };
         let was = settings_of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");
-        // C25: these do not decide rows.
+        // Rule C25 in docs/parallel-run-step.md: these do not decide rows.
         for accepted in [
             ("run_invocation_timeout", "9"),
             ("process_count_per_node", "3"),
@@ -513,7 +514,7 @@ schema_inference: full
         ] {
             assert_eq!(settings_of(&[accepted]), was, "{accepted:?}");
         }
-        // E11: settings that are passed to the entry script may still change.
+        // Rule E11: settings that are passed to the entry script may still change.
         let passed =
             |count| settings_of(&[("pass_settings", "true"), ("process_count_per_node", count)]);
         assert_eq!(passed("3"), passed("4"));

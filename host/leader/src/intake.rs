@@ -10,15 +10,15 @@ use crate::model::{MiniBatch, MiniBatchWork, Source};
 use crate::protocol::FromPlanner;
 use std::collections::VecDeque;
 
-/// Backpressure: the leader stops reading the plan while this many mini-batches, or descriptors of this many
-/// bytes, wait for their objects.
+/// Backpressure: the leader stops reading the plan while this many mini-batches wait for their objects, or
+/// while the descriptors of waiting mini-batches have this many bytes.
 const MAX_WAITING: usize = 64;
 const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// Sits between the planner and the state machine.
 #[derive(Debug)]
 pub(super) struct PlanIntake {
-    /// Whether the planner has reported how to read the tables.
+    /// Whether the planner has reported how the tables are to be read.
     knows_tables: bool,
     /// The number of the inputs' folders.
     source_count: usize,
@@ -30,11 +30,12 @@ pub(super) struct PlanIntake {
     digest: Option<PlanDigest>,
     /// Whether objects of stores are fetched only when a mini-batch needs them.
     comes_on_demand: bool,
-    /// Mini-batches in the order of the plan, each with whether all its objects have been fetched.
+    /// Mini-batches in the order of the plan. Each has a flag: whether all its objects have been fetched.
     waiting: VecDeque<(MiniBatch, bool)>,
     /// The total size of the waiting mini-batches' descriptors.
     bytes: usize,
-    /// Whether the plan is complete, and this must still be reported, after the last mini-batch.
+    /// Whether the plan is complete, but this is not reported yet, because it must be reported after the last
+    /// mini-batch.
     has_unreported_end: bool,
 }
 
@@ -172,8 +173,8 @@ impl PlanIntake {
 }
 
 /// Notes for the journal about files that could not be read at all. A file that could be read up to some
-/// point needs no note: the mini-batch of the unreadable rest keeps its number even without a note.
-/// `last_file`: the file of the mini-batch before `batches`.
+/// point needs no note: the rest of it is a mini-batch of its own, which keeps its number even without a
+/// note. `last_file`: the file of the mini-batch before `batches`.
 fn unreadable_notes(
     batches: &[MiniBatch],
     last_file: &mut Option<(u32, String)>,
@@ -192,8 +193,8 @@ fn unreadable_notes(
     notes
 }
 
-/// The file that a mini-batch covers in part or in full, with the index of its source. `None` for a
-/// mini-batch of several files.
+/// The file from which a mini-batch comes, with the index of its source. `None` for a mini-batch of several
+/// files.
 fn single_file(batch: &MiniBatch) -> Option<(u32, &str)> {
     let file = match &batch.work {
         MiniBatchWork::Text(slice) => &slice.file,
@@ -209,8 +210,8 @@ mod tests {
     use super::*;
     use crate::model::{BadFile, MiniBatchId, TextSlice};
 
-    /// Otherwise, a job whose file broke off in the middle could not resume, because the numbers of later
-    /// mini-batches would shift.
+    /// Only files that could not be read at all are noted. Otherwise, a job with a file that could be read in
+    /// part could not resume, because the numbers of later mini-batches would shift.
     #[test]
     fn only_wholly_unreadable_files_are_noted() {
         let slice = |id, file: &str| {

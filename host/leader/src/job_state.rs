@@ -30,7 +30,7 @@ pub enum JobStanding {
 }
 
 impl JobStanding {
-    /// For a job that is not running: what happened to it, as in "was interrupted".
+    /// What happened to a job that is not running, as in "was interrupted".
     pub fn how(self) -> &'static str {
         match self {
             Self::Running => "was interrupted",
@@ -209,15 +209,15 @@ impl JobState {
         sync_name(path)
     }
 
-    /// Like [`write`](Self::write), but the file's name is durable only after [`sync_name`].
+    /// Like [`write`](Self::write), but the file's name is durable only after [`sync_name`] was called.
     pub(super) fn write_without_folder_sync(&self, path: &Path) -> Result<(), ClaimError> {
         let temporary = temporary(path);
         let write = || -> io::Result<()> {
             let mut options = File::options();
             options.write(true).create(true).truncate(true).mode(0o600);
             let mut file = options.open(&temporary)?;
-            // Settings given on the command line may be secrets, and the temporary file may be left over from
-            // a crash.
+            // The command line's settings may be secrets, and a crash may leave the temporary file. So the
+            // file is private from the start.
             file.set_permissions(Permissions::from_mode(0o600))?;
             let text = serde_json::to_string_pretty(self)? + "\n";
             file.write_all(printable_json(&text).as_bytes())?;

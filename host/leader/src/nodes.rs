@@ -77,7 +77,7 @@ pub trait JobOnNode {
     /// no worker has run before.
     fn begin(&self, running: &mut Self::Running, start: Instant, first_worker: u32, is_new: bool);
 
-    /// Returns the function that makes the output file, for a format that does not consist of lines.
+    /// Returns the function that makes the output file, for a format whose files do not consist of lines.
     fn finisher(&self) -> Arc<Make>;
 }
 

@@ -3,7 +3,7 @@
 use super::job_state::{JobFile, PolicyUsed};
 use std::path::PathBuf;
 
-/// Where the leader keeps a job, and what it does about an earlier run.
+/// Where the leader keeps a job, and what it does if the job was run before.
 #[derive(Clone, Debug)]
 pub struct LeaderOptions {
     /// The job directory. Created if it is missing.

@@ -1,5 +1,5 @@
-//! The folder of the parent job. Each job copies its files into its own folder there, and marks that folder,
-//! so that no job overwrites another job's copies or adds to them.
+//! The folder of the parent job. Each job copies its files into a folder of its own there, and marks that
+//! folder. So no job overwrites or extends another job's copies.
 
 use super::ClaimError;
 use crate::opening::{at_its_path, folder_at_its_path, regular_at_its_path};
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 
 /// The file that says which job a folder belongs to.
 const MARK_FILE: &str = ".sandmill-job";
-/// How many characters of the mark a folder's name contains.
+/// How many characters of the job's mark are in the name of its second folder.
 const MARK_CHARS_IN_NAME: usize = 8;
 /// The maximum length of a mark in bytes.
 const MAX_MARK_BYTES: u64 = 100;
 
 /// Takes `<parent>/logs/<job>` for the job with this mark. Creates the folder if it is missing. Another run
-/// of the same job in the same job directory gets the same folder. The parent's path must be without links.
+/// of the same job in the same job directory gets the same folder. The parent's path must not contain links.
 ///
 /// # Errors
 /// If the folder belongs to another job, or cannot be created.
@@ -143,7 +143,8 @@ mod tests {
         claim("letters", "two").unwrap_err();
     }
 
-    /// A job of a version without marks continues in a folder beside its old copies, the same one each time.
+    /// A job that a version without marks began continues in a folder beside its old copies. It gets the same
+    /// folder each time.
     #[test]
     fn unmarked_copies_stay_and_a_second_folder_is_used() {
         let dir = tempfile::tempdir().unwrap();

@@ -45,8 +45,8 @@ pub fn prepare<N: NodeHandle>(
     }
 }
 
-/// If an earlier version of Sandmill began the job in this directory, the job keeps the name that this
-/// version gave the output file.
+/// If an earlier version of Sandmill began the job in this directory, the output file keeps the name that
+/// this version gave it.
 fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSpec, ClaimError> {
     if options.overwrite || spec.earlier_file_name.is_none() {
         return Ok(spec);

@@ -60,7 +60,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let mut notices = options.notices.clone();
         notices.append(&mut self.found.notices);
         notices.extend(self.node.take_gpus(say).map_err(PrepareError::Node)?);
-        // Do this before anything of an earlier run is removed, so that a refused job loses nothing.
+        // Do this before anything of an earlier run is removed, so that a job that is refused here loses
+        // nothing.
         let parent = match self.take_parent_folder(&held, &mut notices) {
             Ok(parent) => parent,
             Err(error) => {
@@ -147,7 +148,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let unreadable = recorded.unreadable();
         match self.check(&held, &journal, recorded) {
             Ok(()) => {}
-            // Starting over loses no results. Usually, the script failed immediately and was then fixed.
+            // The earlier run has no results that could be lost. Usually, the script failed immediately and
+            // was then fixed.
             Err(ResumeRefusal::Changed(InputsChanged(why))) if journal.counts().succeeded == 0 => {
                 say(&format!(
                     "job '{}' {} before any mini-batch had succeeded, and starts over: {why}",
@@ -213,8 +215,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
     fn journal(&self, earlier: &JobState) -> Result<Option<Journal>, JournalError> {
         match Journal::open(&self.job_dir.journal()) {
             Ok(journal) => Ok(Some(journal)),
-            // The folder for rows is created with the first worker, after the journal. So without this
-            // folder, nothing can have been committed.
+            // The folder for part files is created with the first worker, which starts after the journal
+            // exists. So without this folder, nothing can have been committed.
             Err(
                 JournalError::Missing(_)
                 | JournalError::Corrupt { .. }

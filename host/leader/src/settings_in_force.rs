@@ -74,7 +74,7 @@ mod tests {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// 1.12: reported at the start, with the formula.
+    /// Section 1.12 of docs/parallel-run-step.md: the time-outs are reported at the start, with the formula.
     #[test]
     fn time_outs_in_force_are_reported() {
         let dir = tempfile::tempdir().unwrap();

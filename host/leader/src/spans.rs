@@ -15,14 +15,14 @@ pub(super) struct Spans {
     job: Span,
     plan: Option<Span>,
     workers: HashMap<String, Span>,
-    /// The spans of attempts whose ends the job has not reported yet, by mini-batch and attempt number. A
-    /// success is reported when it is committed. By then its worker may have begun the next attempt, or be
+    /// The spans of attempts whose end is not reported yet, by mini-batch and attempt number. A success is
+    /// reported only when it is committed. By then, its worker may have begun the next attempt, or may be
     /// gone.
     attempts: HashMap<(MiniBatchId, u32), Span>,
 }
 
 impl Spans {
-    /// The new spans go below the current span, which must be the job's.
+    /// New spans are children of the current span, which must be the job's.
     pub(super) fn new() -> Self {
         let job = Span::current();
         Self { job, plan: None, workers: HashMap::new(), attempts: HashMap::new() }

@@ -1,4 +1,4 @@
-//! One sample value of each struct that tests build, for the fields that do not matter to a test.
+//! Sample values of the structs that tests build. Tests use them for the fields that do not matter.
 
 use super::commit::{CommitTarget, FinalFailure, Success, WorkerFolders};
 use super::journal::JobIdentity;

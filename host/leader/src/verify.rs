@@ -122,9 +122,9 @@ impl RecordedPlan {
         self.unreadable.clone()
     }
 
-    /// Whether the earlier plan had this mini-batch. True if that is unknown.
+    /// Whether the earlier plan had this mini-batch. Also true if it is unknown.
     fn may_have(&self, id: MiniBatchId) -> bool {
-        // The count in the plan's note leaves out unreadable files.
+        // The count in the note does not include unreadable files.
         let unreadable = self.unreadable.len() as u64;
         self.plan
             .as_deref()
@@ -181,8 +181,8 @@ impl<'a> Comparison<'a> {
         let change = match self.recorded.stamps.remove(&batch.id) {
             Some(was) if was == *stamp => return Ok(()),
             Some(was) if was != batch.stamp => "has changed since it was done",
-            // No worker has reported what these files contained, so a file that changed after the job began
-            // counts as changed.
+            // The mini-batch has not ended, so no worker has reported what its files contained. A file that
+            // changed after the job began counts as changed.
             _ if self.recorded.may_have(batch.id) => {
                 let Some(time) = changed else { return Ok(()) };
                 &format!(
@@ -319,7 +319,7 @@ mod tests {
         compared(known, messages)
     }
 
-    /// C25, W15.
+    /// Rules C25 and W15 in docs/parallel-run-step.md.
     #[test]
     fn finished_mini_batches_must_be_unchanged() {
         assert_eq!(with(&[(0, 7), (2, 9)], None, &[7, 8, 9]), Ok(()));
@@ -376,7 +376,8 @@ mod tests {
         assert_snapshot!(check(Some(98), 99, false).unwrap_err(), @"input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) has changed since it was done");
     }
 
-    /// Files that are not processed yet decide how the columns of processed files are read.
+    /// Columns are read in the same way in all files. So a file that is not processed yet may decide how
+    /// processed files were read.
     #[test]
     fn columns_must_be_unchanged() {
         let format = |name: &str| TableFormat {

@@ -1,9 +1,8 @@
 //! The committer: a thread that makes finished mini-batches durable, in groups.
 //!
-//! The rule has two parts. What the journal refers to is on the disk before the journal refers to it. And a
-//! mini-batch is in the journal before the leader learns that it is committed, and before its files get their
-//! final names. A group goes through these steps. Their order guarantees that no row is lost or duplicated
-//! (`group`):
+//! What the journal refers to is on the disk before the journal refers to it. A mini-batch is in the journal
+//! before the leader learns that it is committed, and before its files get their final names. The steps of a
+//! group follow these two rules. Their order guarantees that no row is lost or duplicated (`group`):
 //!
 //! 1. Check everything: rows are where their workers say, and files can be published.
 //! 2. Sync the files that wait to be published.
@@ -22,18 +21,18 @@
 //!
 //! The journal does not record where rows are in the output: that follows from the order of its entries.
 //!
-//! At a job's end, the committer publishes what `init` and `shutdown` left (if the job has completed),
-//! appends the rows that were held back, and journals the end. An output file that is not made of lines is
-//! made before that, under another name, by a separate process (`typed_output`). The rows are then appended
-//! to a file with a different name, which stays until the end is journaled. If the output has one file per
-//! worker, part files replace the output in step 3, and the folder of these files is made at the end
-//! (`parts_output`).
+//! At a job's end, the committer publishes the files that `init` and `shutdown` left (if the job has
+//! completed), appends the rows that were held back, and journals the end. An output file that is not made of
+//! lines, such as a Parquet file, is made before the end is journaled, under a temporary name, by a separate
+//! process (`typed_output`). In such a job, rows are appended to another file, which stays until the end is
+//! journaled. If the output has one file per worker, rows stay in the part files instead of step 3, and the
+//! folder of these files is made at the end (`parts_output`).
 //!
 //! After a crash between any two steps, the output holds more than the journal records, or some files do not
-//! have their final names yet. `recover` restores the state that the journal describes. Rows that are
-//! complete neither in the output nor in a part file are removed from the journal, and their mini-batches run
-//! again. Every replacement of an old file by a new one goes through `replace`. Between the steps are points
-//! at which tests kill the process ([`fail_point`](crate::fail_point)).
+//! have their final names yet. `recover` restores the state that the journal describes. If a mini-batch's
+//! rows are complete neither in the output nor in a part file, the mini-batch is removed from the journal and
+//! runs again. Every replacement of an old file by a new one goes through `replace`. Between the steps are
+//! points at which tests kill the process ([`fail_point`](crate::fail_point)).
 
 use super::error::CommitError;
 use super::message::{CommitReply, CommitRequest, Success};
@@ -49,12 +48,12 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::{Span, debug, error_span};
 
-/// Groups begin at least this far apart. If a group is full of bytes, a fifth of this is enough. If a group
-/// is full of requests, or a flush was requested, it begins immediately.
+/// The shortest time between the beginnings of two groups. If a group is full of bytes, a fifth of this is
+/// enough. If a group is full of requests, or a flush was requested, it begins immediately.
 const GROUP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A group with this many bytes of rows is full. The sooner space in part files is free for reuse, the fewer
-/// pages of memory they occupy.
+/// A group with this many bytes of rows is full. A full group begins earlier, because its space in the part
+/// files can then be reused earlier, and the part files occupy less memory.
 const FULL_GROUP_BYTES: u64 = 4 << 20;
 
 /// The leader's handle of the committer thread. Dropping it commits what was submitted, without marking the
@@ -67,13 +66,13 @@ pub(crate) struct Committer {
 
 impl Committer {
     /// Brings the output into the state that the journal describes, and starts the thread. Returns what the
-    /// journal holds, which is nothing if it is new.
+    /// journal holds. This is empty if the journal is new.
     ///
-    /// With `retry_failed`, mini-batches that failed for good are removed from the journal, and so run again.
-    /// Mini-batches whose rows are lost always do.
+    /// With `retry_failed`, mini-batches that failed for good are removed from the journal, so that they run
+    /// again. Mini-batches whose rows are lost run again in any case.
     ///
     /// Fails if the output cannot be created or repaired, or if the thread cannot be started. The next start
-    /// continues from there.
+    /// continues the repair.
     pub(crate) fn start(
         target: CommitTarget,
         journal: Journal,
@@ -81,7 +80,7 @@ impl Committer {
         replies: mpsc::UnboundedSender<CommitReply>,
     ) -> Result<(Self, Restored), CommitError> {
         let (store, restored) = super::recover::recover(target, journal, retry_failed)?;
-        // If rows stay in part files, a smaller group would not free their space any sooner.
+        // Small groups are only useful if rows leave the part files, which frees their space.
         let copies_rows = store.rows.as_ref().is_some_and(RowsOutput::takes_all);
         let queue =
             Arc::new(CommitQueue::new(if copies_rows { FULL_GROUP_BYTES } else { u64::MAX }));
@@ -109,7 +108,7 @@ impl Committer {
         self.queue.finish(status);
     }
 
-    /// Stops waiting for the committer, also on drop, because its disk does not respond.
+    /// Makes the drop not wait for the committer, because its disk does not respond.
     pub(crate) fn abandon(&mut self) {
         self.thread = None;
     }
@@ -219,7 +218,7 @@ pub(crate) enum StillWriting {
     Finishing(u64),
 }
 
-/// Waits for the reply to [`Committer::finish`]. Returns `None` if the committer was silent for as long as
+/// Waits for the reply to [`Committer::finish`]. `None` if the committer sent nothing for as long as
 /// `patience`. Calls `on_progress` each time that another `interval` has passed.
 pub(crate) async fn last_reply(
     replies: &mut mpsc::UnboundedReceiver<CommitReply>,

@@ -47,7 +47,7 @@ impl UnconfirmedTail {
         Ok(())
     }
 
-    /// Forgets what was read back, because another program may have written to the file.
+    /// Forgets which pieces were read back, because another program may have changed them since.
     pub(super) fn doubt(&mut self) {
         self.confirmed = 0;
     }

@@ -1,4 +1,5 @@
-//! Crashes between any two steps. The output of a job must not depend on how often it was interrupted.
+//! Tests with crashes between any two steps. The output of a job must not depend on how often it was
+//! interrupted.
 
 use super::crash_world::{CrashDamage, CrashWorld, Layout, commit, segment};
 use super::*;
@@ -22,7 +23,7 @@ const KINDS: [(Layout, OnConflict); 9] = [
     (Layout::Parts, OnConflict::Overwrite),
 ];
 
-/// The maximum number of times that an undisturbed run passes a point.
+/// More than the number of fail points that an uninterrupted run passes.
 const MAX_POINTS: u32 = 400;
 
 #[test]
@@ -74,7 +75,8 @@ fn undisturbed_jobs_pass_every_fail_point() {
 #[test]
 fn a_crash_at_any_point_changes_nothing() {
     for (layout, on_conflict) in KINDS {
-        // A power failure is the harder case, so the other one is tried less often.
+        // `:cut` simulates a power failure, which also loses unsynced data. That is the harder case, so
+        // crashes without it are tried at fewer points.
         for (cut, step) in [("", 4), (":cut", 1)] {
             let crashed = |count: &u32| {
                 let mut world = CrashWorld::new(layout, on_conflict);
@@ -92,7 +94,7 @@ fn a_crash_at_any_point_changes_nothing() {
     }
 }
 
-/// A second crash during the recovery from the first one.
+/// A second crash, during the recovery from the first one.
 #[test]
 fn a_crash_while_recovering_changes_nothing() {
     for (layout, on_conflict) in KINDS {
@@ -111,8 +113,8 @@ fn a_crash_while_recovering_changes_nothing() {
     }
 }
 
-/// A worker's number is never used again, even if all that is known about the worker is what it left at its
-/// end. Found by fuzzing.
+/// A worker's number is never used again, even if the files that the worker left at its end are the only
+/// record of it. Found by fuzzing.
 #[test]
 fn worker_numbers_are_never_reused() {
     for first in (1..MAX_POINTS).step_by(3) {
@@ -168,8 +170,9 @@ fn lost_rows_are_removed_with_their_files() {
     }
 }
 
-/// One start cannot read some rows and the next one can, as on a disk that is mounted late. The files that
-/// the first start was about to remove stay, because it was interrupted. Found by fuzzing.
+/// One start cannot read some rows, and the next one can: for example, because a disk is mounted late. The
+/// first start was about to remove the files of these rows, but was interrupted, so the files stay. Found by
+/// fuzzing.
 #[test]
 fn rows_that_are_found_again_keep_their_files() {
     for (layout, on_conflict) in KINDS {
@@ -228,8 +231,8 @@ fn a_killed_process_is_recovered_from() {
     }
 }
 
-/// Each mini-batch costs a few hundredths of a millisecond. The time limits let a slow machine pass, but not
-/// an algorithm with quadratic cost.
+/// Each mini-batch costs a few hundredths of a millisecond. The time limits leave room for slow machines, but
+/// an algorithm with quadratic cost exceeds them.
 #[test]
 fn a_hundred_thousand_mini_batches_cost_little() {
     for layout in Layout::ALL {
@@ -264,7 +267,7 @@ fn a_hundred_thousand_mini_batches_cost_little() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 250, failure_persistence: None, ..Default::default() })]
 
-    /// Any number of crashes, with damage to part files and output in between.
+    /// Any number of crashes. Between them, part files and the output are damaged.
     #[test]
     fn damage_costs_time_and_no_rows(
         kind in 0..KINDS.len(),

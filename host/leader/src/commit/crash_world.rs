@@ -21,11 +21,12 @@ pub(super) struct CrashWorld {
     mini_batches: u64,
     /// How many runs have begun. Each crash is followed by another run.
     runs: u32,
-    /// Workers that ended normally in the run that completed.
+    /// The workers of the run that completed the job, if they ended normally.
     pub(super) last_workers: Vec<WorkerId>,
     pub(super) damage_steps: Vec<CrashDamage>,
     was_cut: bool,
-    /// Where each worker writes next, if it may overwrite rows that are in the output.
+    /// The offset at which each worker writes next. Only for workers that may overwrite rows that are in the
+    /// output.
     write_offsets: RefCell<HashMap<WorkerId, u64>>,
 }
 
@@ -45,7 +46,7 @@ impl Layout {
     pub(super) const ALL: [Self; 3] = [Self::File, Self::Ordered, Self::Parts];
 }
 
-/// What may happen to files while nothing runs.
+/// Damage that may happen to files while nothing runs.
 #[derive(Clone, Debug)]
 pub(super) enum CrashDamage {
     CutPart(usize, f64),
@@ -131,7 +132,7 @@ impl CrashWorld {
             .unwrap()
     }
 
-    /// Does a worker's work for a mini-batch.
+    /// Does a worker's work for a mini-batch: writes its rows and files. Returns the worker's report.
     fn work(&self, worker: WorkerId, id: u64) -> CommitRequest {
         if Self::fails(id) {
             return CommitRequest::Failure(FinalFailure {
@@ -187,7 +188,7 @@ impl CrashWorld {
         offset
     }
 
-    /// Does the work of a worker whose attempt will be rejected: half a line, and files.
+    /// Does the work of a worker whose attempt will be rejected: writes half a line, and files.
     fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
         let offset = self.write(worker, "", "half");
         let segment = Segment { offset, length: 4, ..Segment::sample() };
@@ -367,9 +368,9 @@ impl CrashWorld {
                 }
             }
             Some(CrashDamage::RemoveOutput) => drop(fs::remove_file(&output)),
-            // Synced data is trusted as long as the file is unchanged. If the file was cut, and extended
-            // again before a run has noticed the cut, it looks unchanged. A folder of parts is made again,
-            // including its files.
+            // A synced file is trusted as long as it looks unchanged. A file that was cut and then extended,
+            // with no run in between, would look unchanged. A folder of parts is always made again, with its
+            // files.
             Some(CrashDamage::ExtendOutput) if self.was_cut || output.is_dir() => {}
             Some(CrashDamage::ExtendOutput) => {
                 let file =
@@ -393,7 +394,8 @@ pub(super) fn commit(store: &mut CommitState, mut requests: Vec<CommitRequest>) 
     }
 }
 
-/// Replaces a file by a new one: verified data is trusted as long as the file is the same and unchanged.
+/// Replaces a file by a new one, because the same file would be trusted without a check if it looks
+/// unchanged.
 fn replace(path: &Path, bytes: Vec<u8>) {
     let copy = path.with_extension("copy");
     fs::write(&copy, bytes).unwrap();

@@ -11,13 +11,13 @@ use std::path::Path;
 pub(super) enum CommitRefusal {
     /// The attempt is at fault.
     Reject(Rejection),
-    /// The attempt's files clash with files of the same group.
+    /// The attempt's files have the names of other files in the same group.
     Postpone,
     /// The computer is at fault, for example its disk.
     Fatal(CommitError),
 }
 
-/// Opens a file that a worker made. Does not follow a link, and does not wait for the other end of a pipe.
+/// Opens a file that a worker made. Does not follow a link, and does not wait if the file is a pipe.
 pub(super) fn open_part(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::empty()).map(File::from)

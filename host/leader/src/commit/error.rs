@@ -26,7 +26,7 @@ pub(crate) enum CommitError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file cannot be read. The message is only the system's error.
+    /// A file cannot be read. The message is the system's error, without additions.
     #[error("{source}")]
     Read {
         /// The file.

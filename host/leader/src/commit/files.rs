@@ -134,7 +134,7 @@ pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Offsets> {
     by_source
 }
 
-/// Whether the folder contains anything. False if it does not exist.
+/// Whether the folder contains anything. False if the folder does not exist.
 pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_some()),
@@ -147,8 +147,8 @@ pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
 /// another group.
 const MAX_GROUP_NAMES: usize = 500_000;
 
-/// The names that the files of a group will take. They are kept as hashes, which bounds the memory. A hash
-/// collision only postpones an attempt to another group.
+/// The names that the files of a group will take. Only hashes of them are kept, which bounds the memory. If
+/// two names have the same hash, an attempt only moves to another group.
 #[derive(Debug, Default)]
 pub(super) struct GroupNames {
     seed: RandomState,

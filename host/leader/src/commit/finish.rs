@@ -1,6 +1,7 @@
-//! The output file that is made at a job's end from the appended rows. It is made under another name, and
-//! renamed when it is complete and synced. After an interruption, the next start makes it again. The appended
-//! rows are removed only when the journal has the job's end.
+//! Makes the output file of a job whose output is not appended to, such as a Parquet file, at the job's end.
+//! The file is made from the appended rows under a temporary name, and renamed when it is complete and
+//! synced. After an interruption, the next start makes it again. The appended rows are removed only when the
+//! journal has the job's end.
 
 use super::disk::sync_folder;
 use super::error::CommitError;
@@ -49,8 +50,8 @@ pub(super) fn clean_up(target: &CommitTarget) {
 }
 
 /// The target for a job that resumes. If the job has completed and only its finished output is left, the
-/// target has no appended rows to maintain. Otherwise, this removes an output file that was already made: it
-/// is made again.
+/// target has no appended rows. Otherwise, this removes an output file that was already made, because the job
+/// makes it again.
 pub(super) fn resumed_target(
     target: CommitTarget,
     is_completed: bool,

@@ -36,7 +36,7 @@ pub(super) struct CommitOutcome {
 }
 
 impl CommitState {
-    /// Commits what can be committed, including what was copied before. An error is fatal.
+    /// Commits the requests that can be committed, and the rows that were copied before. An error is fatal.
     pub(super) fn commit(
         &mut self,
         requests: Vec<CommitRequest>,
@@ -57,9 +57,9 @@ impl CommitState {
         Ok(done)
     }
 
-    /// Copies rows of attempts without files into the output before their commit, if possible, so that the
-    /// rows are on their way to the disk when the commit waits for the disk. Returns the rejected attempts.
-    /// An error is fatal.
+    /// Copies rows into the output before their commit, if possible, but only rows of attempts without files.
+    /// The system can then write them to the disk early, and the commit waits less. Returns the rejected
+    /// attempts. An error is fatal.
     pub(super) fn copy(
         &mut self,
         requests: Vec<CommitRequest>,
@@ -163,9 +163,9 @@ impl CommitState {
         Ok(())
     }
 
-    /// Checks that the output is what was committed to it. Compares only the length and the modification
-    /// time, unless these show that another program has written to the output. If it has changed, the next
-    /// start notices that too, by the modification time.
+    /// Checks that the output is unchanged since it was written. Compares only the length and the
+    /// modification time. Reads the output only if these show that another program has written to it. If it
+    /// has changed, the next start notices that too, by the modification time.
     fn check_output(&mut self) -> Result<(), CommitError> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         if rows.is_untouched()? {
@@ -176,8 +176,8 @@ impl CommitState {
     }
 
     /// Writes the group's header, if it has a new one, at the top of the output. Returns true if the output
-    /// already had rows. Then the header and the rows are in a new file, which replaces the old one after the
-    /// journal has recorded it.
+    /// already had rows. In this case, the header and the rows are in a new file, which replaces the old one
+    /// after the journal has recorded the replacement.
     fn put_header(
         &mut self,
         header: Option<&HeaderColumns>,
@@ -205,9 +205,9 @@ impl CommitState {
         Ok(true)
     }
 
-    /// Syncs the rows of entries. Appends them to the output, which already has the rows of the first
-    /// `copied` entries. Rows that cannot be appended yet are synced in the part files. `is_new`: whether the
-    /// output is a file that the journal does not know yet.
+    /// Syncs the rows of `entries`. Appends them to the output, which already has the rows of the first
+    /// `copied` entries. Rows that cannot be appended yet are synced in the part files instead. `is_new`:
+    /// whether the journal does not know the output file yet.
     fn put_rows(
         &mut self,
         changes: &mut JournalChanges,
@@ -260,7 +260,7 @@ impl CommitState {
         self.check_output()?;
         let mut notes = Vec::new();
         if let Some(rows) = &mut self.rows {
-            // The next start removes the rows after a gap again.
+            // The next start removes the rows after a gap, because the missing rows must come before them.
             let has_gap = rows.held.as_ref().is_some_and(|held| !held.waiting.is_empty());
             rows.append_held(&mut self.parts)?;
             self.parts.close();
@@ -431,7 +431,7 @@ fn success_entry(success: &Success) -> JournalEntry {
 fn failure_entry(failure: FinalFailure) -> JournalEntry {
     let FinalFailure { id, attempts, worker, items, failure, stamp } = failure;
     let Failure { kind, mut message, .. } = failure;
-    // An entry script may send a message as long as a frame for every mini-batch.
+    // An entry script may send a message of the maximum frame length for every mini-batch.
     message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
     let end = MiniBatchEnd::Failed { kind, message };
     JournalEntry { id, stamp, attempts, worker, items, end }

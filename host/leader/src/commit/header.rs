@@ -13,8 +13,8 @@ pub(super) fn open_columns_key(id: MiniBatchId) -> String {
     format!("{OPEN_COLUMNS_PREFIX}{}", id.0)
 }
 
-/// Everything that is known about the columns, as streams without rows. Used for an output with types if no
-/// single table knows all types. Each worker's output file takes its types from these streams.
+/// Everything that is known about the columns, as Arrow streams without rows. Used for an output with types
+/// if no single table shows all types. Each worker's output file takes its types from these streams.
 ///
 /// # Errors
 /// If the journal cannot be read, or its notes are damaged.
@@ -30,8 +30,8 @@ pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError
 pub(super) struct HeaderColumns {
     /// The columns as text, one on each line. For plain lines: the header line with its line end.
     text: String,
-    /// The header as it is written. Empty in an output with types, as long as every table had a column that
-    /// is all null.
+    /// The header as it is written to the output. Empty in an output with types, as long as each table has at
+    /// least one column in which all values are null.
     pub(super) bytes: Vec<u8>,
 }
 
@@ -70,7 +70,7 @@ impl HeaderColumns {
     }
 
     /// Whether rows with the header `other` can follow without a change of the header: the columns are the
-    /// same, and `other` knows no more about them.
+    /// same, and `other` does not know more types.
     pub(super) fn fits(&self, other: &Self) -> bool {
         self.text == other.text && (!self.bytes.is_empty() || other.bytes.is_empty())
     }
@@ -84,7 +84,7 @@ impl HeaderColumns {
     }
 
     /// Why rows with these columns cannot follow the rows of `first`. `is_lines`: whether the header is a
-    /// line.
+    /// line of text.
     pub(super) fn why_unfit(&self, first: &Self, is_lines: bool) -> Rejection {
         let is = self.text.trim_end();
         let was = first.text.trim_end();
@@ -147,7 +147,8 @@ mod tests {
         assert_eq!(known.joined(&coded("\"a\" Float64")), None);
         let both = open("\"a\" Null\n\"b\" Utf8").joined(&open("\"a\" Int8\n\"b\" Null"));
         assert_eq!(both, Some(open("\"a\" Int8\n\"b\" Utf8")));
-        // Together, the tables know all types, but no single one does. Then a table arrives that does.
+        // Together, the tables show all types, but no single table does. Then a table arrives that shows all
+        // types.
         let whole = coded("\"a\" Int8\n\"b\" Utf8");
         let both = both.unwrap();
         assert!(!both.fits(&whole) && whole.fits(&both));

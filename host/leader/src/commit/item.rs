@@ -1,4 +1,4 @@
-//! A mini-batch that a resumed job has already finished.
+//! A mini-batch that an earlier run of a resumed job has finished.
 
 use crate::model::{ItemCounts, Segment, WorkerId};
 

@@ -44,7 +44,7 @@ pub(super) fn publish(
     }
 }
 
-/// The files that one worker left. Fails if any of them cannot be published.
+/// Lists the files that one worker left. Fails if any of them cannot be published.
 fn list_left(target: &CommitTarget, worker: WorkerId) -> Result<Vec<GuestEntry>, CommitError> {
     let folder = target.worker_folders.lifecycle_folder(worker);
     let found = list_files(&folder, &rule(target, false, &|_| None));
@@ -67,7 +67,7 @@ fn check_kinds(path: &str, entries: &[(WorkerId, GuestEntry)]) -> Result<(), Com
     }
 }
 
-/// Fails unless files of one name have the same content. This includes a published file of that name.
+/// Fails unless all files of one name have the same content, including a published file of that name.
 fn check_same(
     target: &CommitTarget,
     path: &str,

@@ -10,7 +10,7 @@ pub(crate) enum CommitRequest {
     Success(Success),
     /// A mini-batch failed for good.
     Failure(FinalFailure),
-    /// A worker is gone. Its part file may be closed after everything submitted before has been handled.
+    /// A worker is gone. Its part file may be closed after all earlier requests have been handled.
     WorkerGone(WorkerId),
     /// A worker has ended normally, after `shutdown`, and writes nothing more. What `init` or `shutdown` left
     /// in its output folder is published when the job completes.
@@ -64,8 +64,8 @@ pub(crate) struct FinalFailure {
     pub stamp: u64,
 }
 
-/// A reply of the committer. If the channel closes before `Finished` or `Fatal`, although
-/// [`Committer::finish`](super::Committer::finish) was called, the committer broke down. Treat this as fatal.
+/// A reply of the committer. If [`Committer::finish`](super::Committer::finish) was called, but the channel
+/// closes before `Finished` or `Fatal`, the committer's thread has failed. Treat this as fatal.
 #[derive(Debug)]
 #[cfg_attr(test, derive(PartialEq))]
 pub(crate) enum CommitReply {
@@ -82,11 +82,11 @@ pub(crate) enum CommitReply {
         /// Why.
         failure: Failure,
     },
-    /// Follows [`Committer::finish`](super::Committer::finish): the output is being made, and this many bytes
-    /// are done.
+    /// The output is being made, and this many bytes are done. Sent after
+    /// [`Committer::finish`](super::Committer::finish) was called.
     Finishing(u64),
-    /// Follows [`Committer::finish`](super::Committer::finish): the output is complete and synced. The last
-    /// reply.
+    /// The output is complete and synced. Sent after [`Committer::finish`](super::Committer::finish) was
+    /// called. The last reply.
     Finished,
     /// The job cannot continue. What was reported as committed is safe. The last reply.
     Fatal(CommitError),

@@ -1,10 +1,11 @@
-//! An output with one file per worker. While the job runs, rows stay where the workers wrote them. At the
-//! job's end, when all workers are gone and cannot change anything, a folder is made under another name. It
-//! gets a hard link to each part file with committed rows or, if the part file also holds something else, a
-//! copy of the committed rows. For a format with types, the final file is made from this file. If the job has
-//! completed, each file is read back and compared with the checksums of its rows. Then the folder is renamed
-//! as a whole. If this is interrupted, the next start makes the folder again: the part files hold all rows
-//! until the journal has the end of a completed job.
+//! An output with one file per worker. While the job runs, rows stay in the files to which the workers wrote
+//! them. At the job's end, when all workers are gone and cannot change anything, a folder is made under a
+//! temporary name. For each part file with committed rows, the folder gets a hard link, or a copy of the
+//! committed rows if the part file also holds something else. For a format with types, the final file is then
+//! made from the link or copy. If the job has completed, each file is read back and compared with the
+//! checksums of its rows. Then the folder is renamed to its final name. If this is interrupted, the next
+//! start makes the folder again: the part files hold all rows until the journal has the end of a completed
+//! job.
 
 use super::confirm::UnconfirmedTail;
 use super::disk::{begins_with, sync_folder};
@@ -27,11 +28,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The prefix, before a worker's number, of the journal's note on how much of its part file has been
-/// verified: see [`mark`].
+/// The prefix of a journal's note. The worker's number follows. The note says how much of the worker's part
+/// file has been verified: see [`mark`].
 const VERIFIED_PREFIX: &str = "store.verified.";
 
-/// How many mini-batches' rows are copied between two progress reports.
+/// The progress is reported each time the rows of this many mini-batches have been copied.
 const MINI_BATCHES_PER_REPORT: usize = 64;
 
 /// The output folder of parts, and the suffix of their names. `None` if the job makes no parts.
@@ -49,8 +50,8 @@ pub(super) fn make(
     let Some((folder, suffix)) = folder(&store.target) else { return Ok(()) };
     let is_completed = status == JobStatus::Completed;
     if !is_completed && store.target.finish.is_some() {
-        // Lines are useful even if the job may still resume. A file with types gets its name only when it is
-        // complete.
+        // Output of lines is useful even if the job may still resume. A file with types gets its name only
+        // when it is complete.
         return Ok(());
     }
     let temporary = store.target.output.join(format!("{NEW_PREFIX}parts"));
@@ -85,8 +86,8 @@ pub(super) fn make(
     sync_folder(&store.target.output)
 }
 
-/// Removes all marks of verified part files: something may have changed since, so the next start verifies all
-/// rows.
+/// Removes all marks of verified part files. Files may have changed since they were verified, so the next
+/// start verifies all rows.
 fn forget_verified(journal: &mut Journal) -> Result<(), CommitError> {
     let known = journal.notes(VERIFIED_PREFIX)?;
     let notes = known.into_iter().map(|(worker, _)| (format!("{VERIFIED_PREFIX}{worker}"), None));
@@ -134,7 +135,7 @@ impl PartsInProgress<'_> {
         rows.map_or(Ok(()), |(worker, segments)| self.make_part(worker, &segments))
     }
 
-    /// Makes the file of a worker's rows, which are given in the order of their positions.
+    /// Makes the output file of one worker. `segments` are its rows, in the order of their positions.
     fn make_part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), CommitError> {
         let name = format!("part-{worker}{}", self.suffix);
         let made = self.temporary.join(&name);
@@ -197,7 +198,7 @@ impl PartsInProgress<'_> {
         let rows: u64 = segments.iter().map(|segment| segment.length).sum();
         let length = header.len() as u64 + rows;
         if file.len() > length {
-            // The bytes beyond are rows of the worker's last attempts, which failed.
+            // After `length` come only rows of the worker's last attempts, which failed.
             file.truncate(length)?;
         }
         file.sync()?;
@@ -243,8 +244,8 @@ pub(super) fn resumed_target(
     Ok(target)
 }
 
-/// Looks for all rows in the part files, except the rows verified at an earlier resume. Mini-batches whose
-/// rows are damaged are removed from the journal and returned: they run again.
+/// Checks all rows in the part files, except the rows verified at an earlier resume. Mini-batches whose rows
+/// are damaged are removed from the journal and returned: they run again.
 pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,

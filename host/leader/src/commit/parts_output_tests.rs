@@ -1,4 +1,4 @@
-//! Parts, as the leader makes them from the workers' part files.
+//! Tests of an output with one file per worker, which the leader makes from the part files.
 
 use super::tests::CommitFixture;
 use super::*;
@@ -19,7 +19,7 @@ fn parts(bench: &CommitFixture) -> CommitTarget {
     }
 }
 
-/// A job in parts. Two workers have committed rows, and the first one has written the header.
+/// A job whose output has one file per worker. Two workers have committed rows with a header.
 fn bench() -> CommitFixture {
     let mut bench = CommitFixture::new(None);
     bench.restart_as(parts(&bench), false).unwrap();
@@ -37,7 +37,7 @@ fn bench() -> CommitFixture {
     bench
 }
 
-/// The names in the folder of parts.
+/// The names in the output folder.
 fn names(bench: &CommitFixture) -> Vec<String> {
     let entries = fs::read_dir(bench.job.default_output().join("rows")).unwrap();
     let mut names: Vec<_> =
@@ -114,7 +114,7 @@ fn no_rows_make_an_empty_folder() {
     assert!(names(&bench).is_empty());
 }
 
-/// Rows that differ from what was committed fail the job. When the job resumes, they are made again.
+/// If rows differ from what was committed, the job fails. When it resumes, their mini-batches run again.
 #[test]
 fn a_part_that_changed_fails_the_job() {
     for verified_before in [false, true] {

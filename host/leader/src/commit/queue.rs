@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 /// The maximum number of requests in a group.
 const MAX_GROUP_REQUESTS: usize = 512;
 
-/// Rows are copied before their commit once there are `full / COPY_DIVISOR` bytes of them. The fewer rows are
-/// left at the job's end, the shorter the wait.
+/// Rows are copied before their commit once there are `full / COPY_DIVISOR` bytes of them. Then fewer rows
+/// are left to copy at the job's end, and the end comes sooner.
 const COPY_DIVISOR: u64 = 8;
 
-/// How much earlier than other groups a group begins if it is full of bytes.
+/// A group that is full of bytes begins this much earlier than other groups.
 const FULL_GROUP_LEAD: Duration = Duration::from_millis(80);
 
 /// The queue between the leader and the committer. It never blocks the leader, because a blocked leader would
@@ -104,10 +104,10 @@ impl CommitQueue {
         (state.bytes, state.copied) = (0, (0, 0));
     }
 
-    /// Waits for the next task. `None` when the leader has closed the queue and it is empty. A group is
+    /// Waits for the next task. `None` once the leader has closed the queue and it is empty. A group is
     /// handed out at `earliest`, or somewhat before that if it is full of bytes. It is handed out immediately
-    /// if it is full of requests, or if a flush, a finish or a close is pending. If there are many rows, they
-    /// are handed out for copying before that.
+    /// if it is full of requests, or if a flush, a finish or a close is pending. Before a group is handed
+    /// out, its rows may be handed out for copying, if there are many.
     pub(super) fn next(&self, earliest: Instant) -> Option<CommitTask> {
         let mut state = self.lock();
         loop {
@@ -258,7 +258,7 @@ mod tests {
         let later = Instant::now() + 2 * FULL_GROUP_LEAD;
         [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
         queue.submit(success(60, true));
-        // Up to the first request with files.
+        // Only the requests before the first one with files are handed out.
         assert!(matches!(queue.next(later), Some(CommitTask::Copy(group)) if group.len() == 3));
         queue.submit(success(13, false));
         assert!(matches!(queue.next(later), Some(CommitTask::Commit(group)) if group.len() == 2));

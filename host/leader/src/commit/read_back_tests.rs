@@ -1,4 +1,5 @@
-//! The output is what was committed to it, and rows in the output are no longer needed in part files.
+//! Tests that the leader reads the output back and notices any change to what it committed, and that it frees
+//! the space in part files once rows are copied to the output.
 
 use super::tests::CommitFixture;
 use super::*;
@@ -22,7 +23,7 @@ fn three_rows() -> (CommitFixture, PathBuf) {
     (bench, path)
 }
 
-/// A job never reports rows that are not in the output.
+/// If the output changes while the job runs, the job fails. It never reports rows that are not in the output.
 #[test]
 fn a_changed_output_fails_the_job_and_is_repaired() {
     let finish_after = |tamper: &dyn Fn(&std::path::Path)| {
@@ -57,7 +58,7 @@ fn a_changed_output_fails_the_job_and_is_repaired() {
     insta::assert_snapshot!(finish_after(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
 }
 
-/// The job was interrupted, so no running leader could notice the change.
+/// If the output changes between two runs, the next start notices it, although no leader was running.
 #[test]
 fn an_output_that_changed_between_runs_is_repaired() {
     let (mut bench, path) = three_rows();
@@ -72,7 +73,8 @@ fn an_output_that_changed_between_runs_is_repaired() {
     );
 }
 
-/// The output is read back, so it does not matter where wrong bytes come from.
+/// What is read back is compared with the checksum that the worker reported. So a wrong report is noticed in
+/// the same way as a changed output.
 #[test]
 fn rows_with_a_wrong_checksum_fail_the_job() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
@@ -90,7 +92,8 @@ fn rows_with_a_wrong_checksum_fail_the_job() {
     assert_eq!(bench.journal().counts().succeeded, 1);
 }
 
-/// If no rows stay in part files, workers may overwrite rows that are in the output.
+/// Once rows are copied to the output, their worker may overwrite them in its part file. In an ordered job,
+/// the rows stay in the part files instead.
 #[test]
 fn part_file_space_is_freed_once_rows_are_copied() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
@@ -120,7 +123,7 @@ fn part_file_space_is_freed_once_rows_are_copied() {
     assert_eq!((last(0), last(1)), (Some(free(0, 2)), Some(free(1, 1))));
 }
 
-/// The rows are in the output, but are not reported or journaled yet.
+/// Rows that are copied to the output early are not reported or journaled before their commit.
 #[test]
 fn rows_copied_early_count_once_they_are_committed() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
@@ -152,7 +155,7 @@ fn rows_copied_early_count_once_they_are_committed() {
     assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
 }
 
-/// This also holds if the change comes between the copy and the commit.
+/// The job fails if rows are changed after they were copied early and before they are committed.
 #[test]
 fn rows_changed_after_the_copy_are_not_committed() {
     for at in [1, 7] {
@@ -160,7 +163,8 @@ fn rows_changed_after_the_copy_are_not_committed() {
         let (mut store, _) = recover(bench.target(), bench.journal(), false).unwrap();
         let ahead = bench.success(0, 3, "row 3\n");
         store.copy(vec![CommitRequest::Success(ahead)]).unwrap();
-        // Older kernels have a coarse clock.
+        // A change shows in the file's modification time. Older kernels advance this time only every few
+        // milliseconds.
         std::thread::sleep(Duration::from_millis(20));
         let file = OpenOptions::new().write(true).open(path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, b"X", 12 + at).unwrap();

@@ -4,13 +4,13 @@
 //!
 //! 1. Finish the renames and removals that the journal has recorded (`replace`).
 //! 2. Publish the files of committed mini-batches that are not published yet.
-//! 3. Look for the rows of the journal's entries in the output. If they are damaged, look in the part files.
-//!    Mini-batches whose rows are in neither are removed from the journal, together with their files: they
-//!    run again.
-//! 4. Repair the output: in place, if all rows that are only in the output keep their positions, or else by
-//!    writing a new file. There is nothing to do if the output file was made at the job's end: the appended
-//!    rows are gone.
-//! 5. Remove what workers of earlier runs left and nothing refers to.
+//! 3. Look for the rows of the journal's entries in the output. If they are damaged there, look in the part
+//!    files. If a mini-batch's rows are in neither, the mini-batch and its files are removed from the
+//!    journal, and it runs again.
+//! 4. Repair the output: in place if all rows that are only in the output keep their positions, and otherwise
+//!    by writing a new file. If the output file was made at the job's end, there is nothing to do: the
+//!    appended rows are gone.
+//! 5. Remove what workers of earlier runs left, if nothing refers to it.
 
 use super::error::CommitError;
 use super::files::{DONE_PREFIX, FilesState};
@@ -62,7 +62,8 @@ pub(super) fn recover(
     let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
     let target = finish::resumed_target(target, ended == Some(JobStatus::Completed))?;
-    // If the output is made, the appended rows are gone: the job stays completed, and nothing runs again.
+    // If the output file is made, the appended rows are gone. The job stays completed, and no mini-batch runs
+    // again.
     let is_made = has_output && target.output_file.is_none();
     let items = read_items(&journal, target.ordered)?;
     let mut files = FilesState::new(done_workers(&journal)?);
@@ -88,7 +89,7 @@ pub(super) fn recover(
     ))
 }
 
-/// Whether a worker is known to have ended normally: its files wait to be published or are published, or the
+/// Whether a worker is known to have ended normally: its files are published, or wait to be published, or the
 /// job has completed.
 fn is_closed(journal: &Journal, files: &FilesState) -> Result<bool, CommitError> {
     if !files.done.is_empty() {
@@ -140,7 +141,7 @@ fn done_workers(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
     Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
 }
 
-/// The journal's content, without mini-batches that run again.
+/// The journal's content, without the mini-batches that run again.
 fn restored(items: &[FinishedMiniBatch], gone: &HashSet<MiniBatchId>) -> Restored {
     let mut restored = Restored::default();
     for item in items {

@@ -46,8 +46,8 @@ pub(super) fn publish(
     Ok(())
 }
 
-/// Under [`OnConflict::Append`]: determines the lengths of published files, cuts off what the journal does
-/// not record, and fails if something is missing.
+/// Under [`OnConflict::Append`]: determines the lengths of published files, and cuts off the bytes that the
+/// journal does not record. Fails if bytes are missing.
 pub(super) fn read_lengths(
     target: &CommitTarget,
     journal: &Journal,
@@ -120,7 +120,7 @@ pub(super) fn prepare_removal(
     Ok(())
 }
 
-/// Copies the remaining parts of a file without gaps.
+/// Copies the parts of a file that stay, without gaps between them.
 fn copy_without_gaps<'a>(
     old: &Path,
     new: &Path,

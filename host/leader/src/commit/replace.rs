@@ -1,7 +1,8 @@
 //! Replaces or removes files in the output folder, atomically with a change of the journal. First the new
 //! files are written and synced. Then one transaction changes the journal and records which files to rename
-//! and to remove. Then these are renamed and removed, and finally the record is removed. A start that finds
-//! the record continues from there. A start that finds new files without a record removes them.
+//! and which to remove. Then the files are renamed and removed, and finally the record is deleted. If a start
+//! finds the record, it continues with the renames and removals. If a start finds new files but no record, it
+//! removes the new files.
 
 use super::disk::sync_file_system_of;
 use super::error::CommitError;
@@ -11,17 +12,17 @@ use crate::journal::{Journal, JournalChanges};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The key of the journal's note on what is to be renamed and removed.
+/// The key of the journal's note on the files to rename and remove.
 const REPLACE_KEY: &str = "store.replace";
 
-/// The prefix of the new files' names. No guest's file is published under such a name.
+/// The prefix of the new files' names. A guest's file with such a name is never published.
 pub(super) const NEW_PREFIX: &str = ".sandmill-new-";
 
 /// Files that will be replaced or removed.
 #[derive(Debug, Default)]
 pub(super) struct Replacement {
-    /// For each file: the name of the new file, or `None` to remove the old one, and the old path. Both are
-    /// relative to the output folder.
+    /// For each file: the name of the new file, and the old path. Instead of a name, `None` removes the old
+    /// file. Both are relative to the output folder.
     pairs: Vec<Pair>,
 }
 

@@ -32,7 +32,7 @@ impl CommitFixture {
         })
     }
 
-    /// Leaves a file as a worker does that ends normally.
+    /// Leaves a file in the output folder of a worker that ends normally.
     fn leave(&self, worker: u32, name: &str, text: &str) {
         let worker = WorkerId(worker);
         let path = self.job.worker_output(worker).join(name);
@@ -60,13 +60,14 @@ fn rejections(replies: &[CommitReply]) -> Vec<String> {
     replies.iter().map(text).collect()
 }
 
-/// W15.
+/// Rule W15 in docs/parallel-run-step.md.
 #[test]
 fn failed_mini_batches_run_again_only_on_request() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let success = bench.success(4, 0, "a\n");
     bench.submit(&success);
-    // W4: one of its two items could not be read, and was not passed to `run`.
+    // Rule W4: one of the two items could not be read, and was not passed to `run`. So the mini-batch is not
+    // short.
     let success = bench.success(4, 2, "c\n");
     bench.submit(&Success { is_short: false, ..success });
     bench.committer().submit(bench.failure(1));
@@ -128,7 +129,7 @@ fn ordered_rows_wait_for_lower_ids() {
     assert_eq!(bench.output("rows.txt"), "0\n1\n2\n3\n4\n5\n");
 }
 
-/// A9.
+/// Rule A9.
 #[test]
 fn the_first_header_is_written_and_different_ones_are_refused() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
@@ -206,7 +207,8 @@ fn files_of_init_and_shutdown_are_published_on_completion() {
     bench.submit(&success);
     bench.reply();
     assert!(!bench.job.default_output().join("labels").exists());
-    // An interruption does not lose the files. What a worker left that did not end normally is removed.
+    // An interruption does not lose the files. But the files of a worker that did not end normally are
+    // removed.
     let stray = bench.job.worker_output(WorkerId(3));
     fs::create_dir_all(&stray).unwrap();
     fs::write(stray.join("stray"), "").unwrap();

@@ -30,19 +30,19 @@ pub(super) struct RowsOutput {
     pub(super) held: Option<HeldRows>,
     /// How many bytes of the file the journal knows.
     journaled_length: u64,
-    /// The pieces after these bytes.
+    /// The pieces that were appended after these bytes.
     appended: UnconfirmedTail,
     /// The file's modification time after our last write.
     written_at: Option<SystemTime>,
-    /// Whether the file's time has changed during a sync. Either another program wrote to it, or the file
-    /// system set the time.
+    /// Whether the file's modification time has changed during a sync. Either another program wrote to the
+    /// file, or the file system itself set the time.
     doubtful: bool,
 }
 
 /// Rows that wait for mini-batches with lower ids.
 #[derive(Debug, Default)]
 pub(super) struct HeldRows {
-    /// The lowest id that has not ended.
+    /// The lowest id whose mini-batch has not ended.
     pub(super) next: u64,
     /// Mini-batches with higher ids that have ended.
     pub(super) waiting: BTreeMap<u64, CommittedRows>,
@@ -152,8 +152,8 @@ impl RowsOutput {
         self.appender.len() > self.appender.synced()
     }
 
-    /// Call this after a commit. If it `has_succeeded`, the journal knows everything that was appended.
-    /// Otherwise the appended rows are removed again; if that fails, the next start removes them.
+    /// Call this after a commit. If it `has_succeeded`, the journal now records everything that was appended.
+    /// Otherwise, this removes the appended rows; if the removal fails, the next start removes them.
     pub(super) fn journaled(&mut self, has_succeeded: bool) {
         self.appended.clear();
         if has_succeeded {
@@ -223,8 +223,8 @@ pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
     Ok(format!("{length} {} {}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-/// How many bytes of the file are correct according to a mark. Zero if the file may have been written to
-/// since, also by this program, if it was killed before it could record a new mark.
+/// How many bytes of the file are correct according to a mark. Zero if any program may have written to the
+/// file since: also this program, if it was killed before it could record a new mark.
 pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
     let length: Option<u64> = mark.and_then(|mark| mark.split(' ').next()?.parse().ok());
     let vouched = length
@@ -244,15 +244,15 @@ mod tests {
     use std::thread::sleep;
     use std::time::Duration;
 
-    /// If another program writes to the output after it was read back, the recorded time is not the time of
-    /// our write.
+    /// If another program writes to the output during the sync, after the output was read back, its write is
+    /// not taken for our own.
     #[test]
     fn a_change_during_the_sync_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rows.txt");
         let mut rows = RowsOutput::new(Appender::create(&path).unwrap(), None);
         let appended = |rows: &mut RowsOutput, tampers: bool| {
-            // Older kernels have a coarse clock.
+            // Older kernels advance a file's modification time only every few milliseconds.
             sleep(Duration::from_millis(20));
             rows.put_header(b"header\n").unwrap();
             sleep(Duration::from_millis(20));

@@ -13,7 +13,7 @@ pub(super) struct Settling<'a> {
     pub(super) items: &'a [FinishedMiniBatch],
     /// Whether all mini-batches that failed for good are tried again.
     pub(super) retry_failed: bool,
-    /// Mini-batches whose files could not be read. They are tried again if they failed, because the user may
+    /// Mini-batches whose files could not be read. If they failed, they are tried again, because the user may
     /// have repaired the files.
     pub(super) unreadable: &'a HashSet<MiniBatchId>,
 }

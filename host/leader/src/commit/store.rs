@@ -1,4 +1,4 @@
-//! Everything that the committer writes to.
+//! The store: everything that the committer writes to.
 
 use super::files::{FilesState, GroupNames};
 use super::header::HeaderColumns;

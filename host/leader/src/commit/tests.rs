@@ -128,7 +128,7 @@ fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
     bytes
 }
 
-/// O4, O9, W12.
+/// Rules O4, O9 and W12 in docs/parallel-run-step.md.
 #[test]
 fn every_row_appears_once_at_its_journaled_position() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
@@ -148,7 +148,7 @@ fn every_row_appears_once_at_its_journaled_position() {
     let mut lines: Vec<_> = output.lines().collect();
     lines.sort_unstable();
     lines.dedup();
-    // Two of three mini-batches have two different lines, each once or twice.
+    // Two of three mini-batches return rows. Each of them has two different lines, which occur once or twice.
     assert_eq!(lines.len(), 2 * (2_000 - 667));
 }
 
@@ -205,7 +205,7 @@ fn final_failures_are_committed_too() {
     assert_eq!((counts.failed, counts.succeeded, counts.items.failed), (1, 1, 7));
 }
 
-/// O7.
+/// Rule O7.
 #[test]
 fn files_are_published_when_their_mini_batch_is_committed() {
     let mut bench = CommitFixture::new(None);
@@ -413,7 +413,7 @@ fn dropping_the_committer_keeps_what_was_submitted() {
     assert_eq!(bench.output("rows.txt").len(), 400);
 }
 
-/// O5.
+/// Rule O5.
 #[test]
 fn the_error_names_an_output_file_that_exists() {
     let bench = CommitFixture::new(None);

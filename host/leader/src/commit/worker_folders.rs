@@ -77,7 +77,7 @@ impl WorkerFolders {
         Ok(folders)
     }
 
-    /// The highest worker number for which there are any files.
+    /// The highest number of a worker that has any files. `None` if there are no files.
     pub(super) fn highest_worker(&self) -> Option<WorkerId> {
         let Self::ThisMachine(job_dir) = self;
         let folders = [job_dir.parts(), job_dir.work()];

@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// From this many open part files on, the files of workers that no longer write are closed.
+/// Once this many part files are open, the files of workers that no longer write are closed.
 const MANY_OPEN_PARTS: usize = 128;
 
 /// Open part files.

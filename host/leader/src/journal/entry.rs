@@ -12,8 +12,8 @@ pub struct JobIdentity {
     pub id: String,
     /// SHA-256 of the entry script, in hex.
     pub entry_script_digest: String,
-    /// The names and values of all settings that decide which mini-batches there are and what they yield.
-    /// [`Journal::job`](super::Journal::job) returns them sorted by name.
+    /// The names and values of all settings that decide how the inputs are cut into mini-batches, and which
+    /// rows these return. [`Journal::job`](super::Journal::job) returns them sorted by name.
     pub settings: Vec<(String, String)>,
     /// When the job was begun.
     pub created: Timestamp,
@@ -44,7 +44,8 @@ pub enum MiniBatchEnd {
     Succeeded {
         /// The attempt's rows, in the part file of [`JournalEntry::worker`].
         segment: Segment,
-        /// Whether there are fewer rows than items that `run` was given (docs/parallel-run-step.md W4).
+        /// Whether there are fewer rows than the items that `run` received (rule W4 in
+        /// docs/parallel-run-step.md).
         is_short: bool,
         /// Whether the attempt left files to publish.
         has_files: bool,
@@ -88,10 +89,11 @@ pub struct FileEntry {
     pub length: u64,
 }
 
-/// What is written in one transaction.
+/// The changes that are written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalChanges {
-    /// Mini-batches to remove, together with their files: they run again. The removal comes first.
+    /// Mini-batches to remove, together with their files, because they run again. They are removed before the
+    /// other changes are made.
     pub removed: Vec<MiniBatchId>,
     /// Whether `files` replaces all file entries.
     pub replaces_files: bool,
@@ -129,8 +131,9 @@ pub enum EntryOrder {
 pub struct Committed {
     /// What was committed.
     pub entry: JournalEntry,
-    /// The offset of the entry's rows in the output file, not counting the header line: the sum of the
-    /// lengths of all earlier entries in the requested order. For a failure, the offset that rows would have.
+    /// The offset of the entry's rows in the output file, not counting the header line. It is the sum of the
+    /// lengths of all earlier entries in the requested order. For an entry without rows, the offset that its
+    /// rows would have.
     pub output_offset: u64,
 }
 

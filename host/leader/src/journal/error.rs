@@ -57,8 +57,8 @@ pub enum JournalError {
         /// The format of this build.
         known: i64,
     },
-    /// The mini-batch has ended before, so this is a late attempt. Nothing of the attempt's group was
-    /// committed.
+    /// The mini-batch has ended before, so this is a late attempt. The whole group that contains this attempt
+    /// was not committed.
     #[error(
         "mini-batch {id} is in the journal {path} already; a late attempt must not be committed"
     )]

@@ -1,5 +1,5 @@
-//! The journal records what is committed, in SQLite (WAL). It guarantees that no row is lost or duplicated. A
-//! failed commit stops the job, and a failed report does not. Imports `model` only.
+//! The journal records what is committed, in SQLite (WAL). It guarantees that no row is lost or duplicated.
+//! If a commit fails, the job stops; if a report fails, the job continues. Imports `model` only.
 //!
 //! [`Journal`] is the interface, `schema` defines the tables, and `entry` defines the meaning of their rows.
 

@@ -8,8 +8,8 @@ use rusqlite::{Row, Statement, params};
 pub(super) const VERSION: i64 = 3;
 
 /// Creates the tables. `job` holds identity, status, settings and notes by key. `position` is the commit
-/// order of mini-batches. The positions of rows in the output follow from it, or from the ids, so that
-/// removing an entry does not change the others.
+/// order of mini-batches. The offsets of rows in the output are not stored: they follow from the positions,
+/// or from the ids. So if an entry is removed, no other entry changes.
 pub(super) const CREATE: &str = "
     CREATE TABLE job (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID, STRICT;
     CREATE TABLE mini_batch (
@@ -66,7 +66,7 @@ pub(super) const COUNT: &str = "
     FROM mini_batch
 ";
 
-/// Without the order at the end.
+/// The query for entries. The order must be appended.
 const SELECT_BY: &str = "
     SELECT id, attempts, worker, items_total, items_succeeded, items_failed, state, part_offset,
         part_length, part_checksum, part_rows, has_files, failure_kind, failure_message, stamp,
@@ -155,7 +155,7 @@ pub(super) fn first_too_large(
     numbers.into_iter().find(|(_, value)| i64::try_from(*value).is_err())
 }
 
-/// Reads one row of [`select`], by the positions of its columns. `output_offset` is already known.
+/// Reads one row of the query [`select`], by the numbers of its columns. `output_offset` is already known.
 pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Committed> {
     let end = if row.get_ref(6)?.as_str() == Ok("succeeded") {
         let segment = Segment {
@@ -173,7 +173,7 @@ pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Commit
         MiniBatchEnd::Failed { kind, message: row.get(13)? }
     };
     let worker: Option<u32> = row.get(2)?;
-    // The next worker must still get a number.
+    // The number is too high: the next worker could not get a higher one.
     if let Some(u32::MAX) = worker {
         return Err(rusqlite::Error::IntegralValueOutOfRange(2, u32::MAX.into()));
     }

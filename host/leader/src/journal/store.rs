@@ -299,7 +299,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, JournalError> {
     let open = || -> rusqlite::Result<Connection> {
         let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
-        // The holder keeps the lock for the whole job, so waiting is useless.
+        // Another process that holds the lock keeps it for its whole job, so waiting is useless.
         connection.busy_timeout(Duration::ZERO)?;
         // Set this before the first access: then WAL needs no shared memory.
         connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
@@ -344,7 +344,7 @@ fn delete_removed(transaction: &Transaction<'_>, changes: &JournalChanges) -> ru
     if changes.removed.is_empty() {
         return Ok(());
     }
-    // With a separate table, this is one pass over the files, which have no index.
+    // With a separate table, the deletion is one pass over the files, which have no index.
     transaction.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS gone (id INTEGER PRIMARY KEY); DELETE FROM gone",
     )?;
@@ -384,8 +384,8 @@ fn insert_files_and_notes(
     Ok(())
 }
 
-/// Switches to WAL: from then on, every commit is durable when it returns. Takes the lock, which is held
-/// until the journal is dropped.
+/// Switches to WAL, after which every commit is durable when it returns. Takes the lock on the database,
+/// which is held until the journal is dropped.
 fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;

@@ -232,7 +232,7 @@ fn a_missing_or_foreign_journal_is_refused() {
         .unwrap();
     let error = Journal::open(&fixture.path).unwrap_err();
     insta::assert_snapshot!(text(&error, &fixture), @"the journal JOURNAL is damaged (file is not a database): the job cannot be resumed; run it again with --overwrite, or in another --job-dir");
-    // The command line also prints the sources of an error, which must not repeat its message.
+    // The command line also prints the sources of an error. So a source must not repeat the error's message.
     assert!(std::error::Error::source(&error).is_none(), "{error:?}");
 
     let fixture = new_fixture();
@@ -258,7 +258,7 @@ fn numbers_too_large_for_the_database_are_refused() {
     assert!(commit(&mut journal, &[failed(u64::MAX)]).is_err());
 }
 
-/// A resumed job gives the next worker the next number.
+/// A resumed job gives its next worker the number after the highest one in the journal.
 #[test]
 fn a_worker_with_the_highest_number_is_refused() {
     let fixture = new_fixture();

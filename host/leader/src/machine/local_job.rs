@@ -61,7 +61,7 @@ impl<N: OrderTarget> LocalJob<N> {
         self.decide(now, out);
     }
 
-    /// Handles the node's messages. If the state machine has learned something from them, lets it decide.
+    /// Handles the node's messages. If any of them are for the state machine, lets it decide.
     pub fn receive(
         &mut self,
         reported: Vec<NodeReport>,
@@ -91,7 +91,7 @@ impl<N: OrderTarget> LocalJob<N> {
         self.job.next_deadline().into_iter().chain(node_deadline).min()
     }
 
-    /// Lets the state machine decide until it has nothing more to decide.
+    /// Lets the state machine decide until it makes no further decision.
     fn decide(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         loop {
             let outputs = self.job.decide();
@@ -108,8 +108,8 @@ impl<N: OrderTarget> LocalJob<N> {
         self.follow(outputs, now, out);
     }
 
-    /// Carries out the outputs, and handles the node's answer to each before the next. Returns whether the
-    /// state machine has learned more than the node's state.
+    /// Carries out the outputs. Handles the node's answer to each output before the next output. Returns
+    /// whether the state machine has learned more from the answers than the state of the node's workers.
     fn follow(
         &mut self,
         outputs: Vec<JobOutput>,

@@ -35,7 +35,8 @@ pub struct RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The part of the policy that the node of a test receives. A real node reads the job's settings.
+    /// The part of the policy that a node needs, for the nodes of tests. A real node reads the job's
+    /// settings.
     #[cfg(test)]
     pub fn node_policy(&self) -> NodePolicy {
         NodePolicy {
@@ -70,12 +71,12 @@ impl RetryPolicy {
     /// the cause.
     pub const MAX_NODE_LOSSES: u32 = 5;
 
-    /// How long after a failed attempt the leader makes no [pauses](crate::protocol::NodePolicy::PAUSE).
-    /// After a failed attempt, a worker waits for the leader's decision.
+    /// How long the leader makes no [pauses](crate::protocol::NodePolicy::PAUSE) after a failed attempt,
+    /// because the worker waits for the leader's decision.
     pub const NO_PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-    /// How long a mini-batch that could not be read waits for its retry, after this many attempts. A store or
-    /// a disk may recover meanwhile.
+    /// How long a retry waits if the mini-batch could not be read, after this many attempts. A store or a
+    /// disk may recover meanwhile.
     pub fn retry_pause(attempts: u32) -> Duration {
         let factor = 4_u32.saturating_pow(attempts.saturating_sub(1));
         Duration::from_millis(100).saturating_mul(factor).min(Duration::from_secs(10))

@@ -44,7 +44,7 @@ pub(super) enum MachineMessage {
     GpuFree(WorkerId),
     /// These mini-batches are in the journal and in the output.
     Committed(Vec<MiniBatchId>),
-    /// This mini-batch cannot be committed, through its own fault.
+    /// This mini-batch cannot be committed, for a reason in its own rows or files.
     Rejected(MiniBatchId, Failure),
     /// Nothing can be committed from now on.
     CommitFailed(String),

@@ -48,8 +48,8 @@ impl JobMachine {
             if let Some(node) = self.nodes.get_mut(&id) {
                 node.standing.loads_one();
             }
-            // The node chooses the worker for a retry. Only its answer tells whether another worker still
-            // waits for a decision, so grant nothing more before it.
+            // The node chooses the worker for a retry. Only the node's answer shows whether another worker
+            // still waits for a decision, so grant nothing more before the answer.
             if retry.is_some() {
                 break;
             }
@@ -59,9 +59,9 @@ impl JobMachine {
         }
     }
 
-    /// A node with a free worker, for a retry. Avoids the worker on which the mini-batch has just failed, if
-    /// there is another one. If no worker is free, returns a node with a worker that waits for a decision
-    /// after a failed attempt.
+    /// A node with a free worker for a retry. Prefers a worker other than the one on which the mini-batch has
+    /// just failed. If no worker is free, returns a node with a worker that waits for a decision after a
+    /// failed attempt.
     fn node_for_retry(&self, failed_on: Option<AttemptWorker>) -> Option<NodeId> {
         let is_other_node = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
         let answered = self.nodes.iter().filter(|(_, node)| node.has_answered());
@@ -75,13 +75,14 @@ impl JobMachine {
             .or_else(|| self.node_with(|node| node.standing.awaits_word == Some(true)))
     }
 
-    /// The first node for which `holds` is true, among those that have reported their current state.
+    /// Among the nodes that have reported their current state, the first for which `holds` is true.
     fn node_with(&self, holds: impl Fn(&JobNode) -> bool) -> Option<NodeId> {
         let found = self.nodes.iter().find(|(_, node)| node.has_answered() && holds(node));
         found.map(|(id, _)| *id)
     }
 
-    /// On the node with the shortest queues, grants one mini-batch for each of these queues.
+    /// Finds the node with the shortest queues, and grants it one mini-batch for each of its queues that may
+    /// grow.
     fn grant_ahead(&mut self) {
         let answered = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let queues = answered.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
@@ -107,7 +108,7 @@ impl JobMachine {
         assignment
     }
 
-    /// Orders workers that wait after a failed attempt to continue, because they got no retry.
+    /// Tells workers that wait after a failed attempt to continue, if they got no retry.
     fn let_workers_continue(&mut self) {
         let waits = |node: &JobNode| node.has_answered() && node.standing.awaits_word.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));

@@ -61,8 +61,8 @@ impl JobMachine {
         if let Err(failure) = &report.outcome
             && failure.kind == FailureKind::NoSpace
         {
-            // The mini-batch does not count as failed, because it can run in a resumed job once there is
-            // room.
+            // The disk is full. The mini-batch does not count as failed, because a resumed job can run it
+            // once there is space.
             return self.fail(EndedBy::Commit, failure.message.clone());
         }
         let retry_after = match &mut report.outcome {
@@ -97,8 +97,8 @@ impl JobMachine {
         }
     }
 
-    /// Whether a further attempt may succeed. If the retry is skipped although tries are left, adds the
-    /// reason to the failure's message.
+    /// Whether a further attempt may succeed. If not, although tries are left, adds the reason to the
+    /// failure's message.
     fn may_try_again(&self, pending: &PendingMiniBatch, failure: &mut Failure) -> bool {
         let can_mend = failure.kind.can_mend()
             && pending.attempt < self.policy.max_try
@@ -114,7 +114,7 @@ impl JobMachine {
         can_mend
     }
 
-    /// Subtracts a successful attempt from the unwritten ones, because the committer has answered.
+    /// The committer has answered: no longer counts a successful attempt as unwritten.
     fn subtract_unwritten(&mut self, report: &AttemptReport) {
         self.unwritten_failures -= report.items.failed;
         self.unwritten_short -= u64::from(report.is_short);
@@ -160,7 +160,7 @@ impl JobMachine {
         mut report: Box<AttemptReport>,
         will_retry: bool,
     ) {
-        // The event may be shortened, because the journal has the original report.
+        // The event may be shortened. The report in the journal is complete.
         self.shorten(&mut report);
         if let Err(failure) = &report.outcome {
             report.failed_items = match will_retry {
@@ -179,8 +179,8 @@ impl JobMachine {
         });
     }
 
-    /// The failed items of a mini-batch that failed as a whole: its files, as many as a report may name. For
-    /// rows, also the line or row at which they begin.
+    /// The failed items of a mini-batch that failed as a whole: its files, up to the number that a report may
+    /// name. For rows, also the line or row at which they begin.
     fn failed_items(&self, batch: &MiniBatch, kind: FailureKind) -> Vec<FailedItem> {
         let failed_item =
             |(index, ItemLocation { source, file, line, row }): (u32, ItemLocation<'_>)| {
@@ -196,7 +196,7 @@ impl JobMachine {
             .collect()
     }
 
-    /// Notifies the user once if a model that is meant for a GPU ran on the CPU, which the job allows.
+    /// Notifies the user once if a model that should run on a GPU ran on the CPU. The job allows this.
     fn warn_of_fallback(&mut self, worker: WorkerId, fell_back: bool) {
         if fell_back && !self.inference.fell_back {
             self.notice(format!(
@@ -206,7 +206,7 @@ impl JobMachine {
         }
     }
 
-    /// E8: more rows than items are accepted, with one notice.
+    /// Rule E8 in docs/parallel-run-step.md: more rows than items are accepted, with one notice.
     fn warn_of_surplus(&mut self, id: MiniBatchId, surplus: u64) {
         if surplus > 0 && !self.warned_of_surplus {
             self.warned_of_surplus = true;

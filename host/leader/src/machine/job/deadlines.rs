@@ -37,8 +37,8 @@ impl JobMachine {
             .min()
     }
 
-    /// I3: when the job fails if every worker is still inside `init`. Counts from the time at which the last
-    /// worker entered `init`. `None` if a worker is past `init`.
+    /// Rule I3: when the job fails if every worker is still inside `init` then. Counts from the time at which
+    /// the last worker entered `init`. `None` if a worker is past `init`.
     fn init_deadline(&self) -> Option<Duration> {
         if self.ending.is_some() || self.is_one_past_init() {
             return None;
@@ -53,21 +53,22 @@ impl JobMachine {
         waits.then(|| self.last_arrival.saturating_add(self.policy.first_task_timeout))
     }
 
-    /// While a job winds down, this deadline applies to the writing of results only.
+    /// When the job fails for lack of progress. While a job winds down, this applies only to the writing of
+    /// results.
     fn progress_deadline(&self) -> Option<Duration> {
         let watched = self.ending.is_none() || !self.committing.is_empty();
         watched.then(|| self.last_progress.saturating_add(self.policy.progress_timeout))
     }
 
-    /// Checks all deadlines except the one for progress. `decide` checks that one, because a time-out of a
-    /// node at the same moment counts as progress.
+    /// Checks all deadlines except the one for progress. `decide` checks that one later, because a time-out
+    /// on a node at the same moment counts as progress.
     pub(super) fn check_deadlines(&mut self) {
         let now = self.now;
         let is_past = |deadline: Option<Duration>| deadline.is_some_and(|at| now >= at);
         if is_past(self.job_deadline()) {
             self.fail_for_job_time();
         }
-        // Do not return early: the kill deadline may be due at the same moment.
+        // Do not return after a failure: the kill deadline may be due at the same moment.
         if is_past(self.init_deadline()) {
             self.fail_stuck_in_init();
         } else if is_past(self.first_task_deadline()) {

@@ -17,8 +17,8 @@ impl JobMachine {
 
     pub(super) fn on_commit_failed(&mut self, text: String) {
         self.committing.clear();
-        // A job that was about to complete fails if its results cannot be recorded. If the job was failing or
-        // cancelled, the first reason stays.
+        // If the job was about to complete, it now fails, because its results cannot be recorded. If it was
+        // failing or cancelled, the first reason stays.
         self.ending.take_if(|ending| ending.status == JobStatus::Completed);
         self.fail(EndedBy::Commit, text);
     }
@@ -70,7 +70,7 @@ impl JobMachine {
         }
     }
 
-    /// Whether all mini-batches have ended, but no worker has run or can run `shutdown`. Then the files that
+    /// Whether all mini-batches have ended, but no worker has run `shutdown` or can run it. The files that
     /// `init` and `shutdown` may make would be lost, so a new worker is started to make them.
     pub(super) fn needs_worker_to_close(&self) -> bool {
         let has_finished = self.plan_finished
@@ -81,7 +81,7 @@ impl JobMachine {
         has_finished && !self.closed && !self.writes_nothing() && !self.is_one_past_init()
     }
 
-    /// Ends a job whose mini-batches have all ended, without exceeding a threshold.
+    /// Ends a job whose mini-batches have all ended, if no threshold is exceeded.
     fn end_by_plan(&mut self) {
         let (status, by, reason) = if self.writes_nothing() {
             let reason = match (self.succeeded + self.failed, &self.found_nothing) {
@@ -106,8 +106,9 @@ impl JobMachine {
         self.order_end(WorkersEnd::Done);
     }
 
-    /// W10: whether the job should write rows, but no item succeeded, or there were no items. Mini-batches of
-    /// a job without inputs have no items: one that succeeded is enough.
+    /// Rule W10 in docs/parallel-run-step.md: whether the job should write rows, but no item succeeded, or
+    /// there were no items. The mini-batches of a job without inputs have no items: in such a job, one
+    /// successful mini-batch is enough.
     fn writes_nothing(&self) -> bool {
         self.policy.output_action == OutputAction::AppendRow
             && self.items.succeeded == 0
@@ -119,7 +120,7 @@ impl JobMachine {
         self.finished = true;
         self.report_null_numbers();
         self.report_unknown_keys();
-        // Choose the failure that explains the job's end.
+        // Choose the failure that best explains the job's end.
         let attempt = self.first_failure.take();
         let init = self.init_failure.take();
         let first_failure = match ending.by {

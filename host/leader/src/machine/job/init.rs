@@ -28,7 +28,7 @@ impl JobMachine {
         self.reported_init_stop = false;
     }
 
-    /// I1: whether `init` has failed so often on a node that no new workers are started there.
+    /// Rule I1: whether `init` has failed so often on a node that the node starts no new workers.
     pub(super) fn is_hopeless(&self, node: &JobNode) -> bool {
         node.standing.init_failures >= NodePolicy::init_failures_allowed(self.policy.workers)
     }
@@ -80,8 +80,8 @@ impl JobMachine {
         self.init_failures() > most_per_node.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
 
-    /// When the job fails by I2 because of its age. `None` if it does not, or only after a further failure of
-    /// `init`.
+    /// When the job fails because it becomes too old for the failures of `init` so far (rule I2). `None` if
+    /// it does not fail without a further failure of `init`.
     pub(super) fn init_rules_deadline(&self) -> Option<Duration> {
         let due = self.ending.is_none()
             && self.now <= RetryPolicy::INIT_FAILURE_AGE

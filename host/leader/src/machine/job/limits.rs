@@ -1,12 +1,13 @@
 //! Limits on what one job may cost the leader (`limits` in a job file): the number of mini-batches, the texts
-//! about failures, and the time. No limit cuts the journal or the output. A job that exceeds the limit of
-//! mini-batches or of time fails, and keeps what it has committed.
+//! about failures, and the time. The journal and the output are never shortened. A job that exceeds the limit
+//! of mini-batches or of time fails, and keeps what it has committed.
 
 use super::JobMachine;
 use crate::model::{AttemptReport, EndedBy, count};
 use std::time::Duration;
 
-/// The longest text of a failure after `limits.failures`, in bytes.
+/// Once `limits.failures` failures were reported, the text of each further failure has at most this many
+/// bytes.
 const SHORTENED_BYTES: usize = 200;
 
 impl JobMachine {

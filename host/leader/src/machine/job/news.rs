@@ -33,7 +33,7 @@ impl JobMachine {
             }
             NodeNews::Finished { worker, age, has_run, report } => {
                 let Some(granted) = self.take_back(id, report.id) else { return };
-                // An attempt that entered `run` was counted then.
+                // An attempt that has entered `run` was counted when it did so.
                 if !has_run {
                     self.count_begun(granted.pending.attempt);
                 }
@@ -70,7 +70,7 @@ impl JobMachine {
         }
     }
 
-    /// Removes and returns an attempt that was granted to this node, because the node no longer has it.
+    /// Removes and returns an attempt that was granted to this node. The node no longer has it.
     fn take_back(&mut self, node: NodeId, id: MiniBatchId) -> Option<GrantedAttempt> {
         self.granted.get(&id).filter(|granted| granted.node == node)?;
         self.granted.remove(&id)
@@ -94,8 +94,8 @@ impl JobMachine {
         self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
     }
 
-    /// Handles a worker process that could not be started. If there are other workers, they continue, because
-    /// the machine may have room for a process later.
+    /// Handles a worker process that could not be started. If there are other workers, the job continues with
+    /// them, because the machine may have room for one more process later.
     fn on_spawn_failed(&mut self, id: NodeId, worker: WorkerId, reason: &str, is_alone: bool) {
         let text = format!("the worker process {worker} cannot be started: {reason}");
         if is_alone && self.is_empty_except(id) {
@@ -110,7 +110,7 @@ impl JobMachine {
         }
     }
 
-    /// Whether no node except this one has workers.
+    /// Whether no other node has workers.
     fn is_empty_except(&self, id: NodeId) -> bool {
         self.nodes.iter().all(|(other, node)| *other == id || node.is_empty())
     }

@@ -8,14 +8,14 @@ use std::time::Duration;
 /// A node that takes part in the job.
 #[derive(Debug, Default)]
 pub(super) struct JobNode {
-    /// The state of the node's workers: as last reported, except that mini-batches granted since then are
-    /// already subtracted from the idle workers.
+    /// The state of the node's workers, as last reported. Mini-batches that were granted since then are
+    /// already subtracted from the number of idle workers.
     pub(super) standing: WorkersStanding,
-    /// When a worker of this node last entered `init`, among the workers that are still inside `init`.
+    /// When the last of the workers that are still inside `init` entered it.
     pub(super) last_start: Option<Duration>,
     /// How many orders that grant attempts were sent to this node.
     pub(super) grants: u64,
-    /// Whether this node was notified that a worker of another node is past `init`.
+    /// Whether this node has received the notice that a worker of another node is past `init`.
     pub(super) reported_past_init: bool,
 }
 

@@ -49,8 +49,8 @@ impl JobMachine {
         granted.map(|(id, _)| *id).collect()
     }
 
-    /// Puts a mini-batch back at the front of its queue. Either it was not begun, or it is not to blame for
-    /// the end of its attempt.
+    /// Puts a mini-batch back at the front of its queue. Its attempt was not begun, or ended for a reason
+    /// outside the mini-batch.
     pub(super) fn put_back(&mut self, pending: PendingMiniBatch) {
         if self.ending.is_none() {
             self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
@@ -78,7 +78,7 @@ impl JobMachine {
         let live: u32 = self.nodes.values().map(|node| node.standing.live()).sum();
         let mut missing = work.max(u32::from(self.needs_worker_to_close())).saturating_sub(live);
         let mut wants = Vec::new();
-        // Ask the nodes without room last.
+        // Ask nodes that had no room last.
         let (pausing, open): (Vec<_>, Vec<_>) =
             self.nodes.iter().partition(|(_, node)| node.standing.is_pausing);
         for (id, node) in open.into_iter().chain(pausing) {

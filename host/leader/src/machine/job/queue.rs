@@ -93,8 +93,8 @@ pub(super) struct QueueTurns {
 }
 
 impl QueueTurns {
-    /// Whether the retry must not wait any longer, because half as many attempts as there are workers have
-    /// begun since its failure.
+    /// Whether the retry must not wait any longer: since its failure, half as many attempts have begun as
+    /// there are workers.
     fn is_overdue(self, retry: &PendingMiniBatch) -> bool {
         self.begun.saturating_sub(retry.begun) >= u64::from(self.workers.div_ceil(2))
     }

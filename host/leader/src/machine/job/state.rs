@@ -30,21 +30,21 @@ pub struct JobMachine {
     pub(super) queue: MiniBatchQueue,
     /// How many attempts have begun, including those whose mini-batch could not be loaded.
     pub(super) begun: u64,
-    /// The leader does not pause before this time, because an attempt has failed.
+    /// Until when the leader does not pause, because an attempt has failed.
     pub(super) no_pause_until: Duration,
-    /// Attempts that ended, successfully or for good, and wait for the journal.
+    /// The last attempts of mini-batches that have ended, successfully or for good, and wait for the journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
     /// How many items failed in the successful attempts in `committing`.
     pub(super) unwritten_failures: u64,
     /// How many of the successful attempts in `committing` returned fewer rows than items.
     pub(super) unwritten_short: u64,
-    /// How many results came after the leader had decided the attempt.
+    /// How many results arrived after the leader had already decided how their attempt ended.
     pub(super) late_results: u64,
     /// Mini-batches that an earlier run of the job completed.
     pub(super) done_before: MiniBatchSet,
     /// The number of mini-batches in `done_before`.
     pub(super) restored: u64,
-    /// Whether a worker was asked to end normally, in this run, or has done so in an earlier one.
+    /// Whether a worker was asked to end normally in this run, or ended normally in an earlier one.
     pub(super) closed: bool,
     pub(super) planned: u64,
     pub(super) planned_items: u64,
@@ -59,13 +59,13 @@ pub struct JobMachine {
     pub(super) short: u64,
     pub(in super::super) items: ItemCounts,
     pub(super) rows: u64,
-    /// What models did in all attempts of this run.
+    /// Statistics of inference in all attempts of this run.
     pub(super) inference: InferenceStats,
-    /// When the job last made progress (A2).
+    /// When the job last made progress (rule A2 in docs/parallel-run-step.md).
     pub(super) last_progress: Duration,
     /// When an object of a store last arrived.
     pub(super) last_arrival: Duration,
-    /// The first failure of `init` since the last success (I1, I2).
+    /// The first failure of `init` since a worker's `init` last succeeded (rules I1 and I2).
     pub(super) init_failure: Option<FirstFailure>,
     /// Whether the user was notified that no new workers are started.
     pub(super) reported_init_stop: bool,
@@ -214,8 +214,8 @@ impl JobMachine {
         self.done_before.contains(id)
     }
 
-    /// Whether the committer should write its results without delay: either the job waits for nothing else,
-    /// or these results decide whether the job continues.
+    /// Whether the committer should write its results without delay. True if the job waits for nothing else,
+    /// or if these results decide whether the job continues.
     pub fn wants_commits(&self) -> bool {
         self.awaits_commits_only() || self.commits_would_end_it()
     }

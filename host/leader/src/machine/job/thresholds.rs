@@ -4,8 +4,7 @@ use super::JobMachine;
 use crate::model::{EndedBy, ErrorThreshold, count, counted};
 
 impl JobMachine {
-    /// Fails the job if any threshold is exceeded (C12). Called with every decision, so that the last check
-    /// is at the end.
+    /// Fails the job if any threshold is exceeded (rule C12). Called with every decision, so also at the end.
     pub(super) fn check_thresholds(&mut self) {
         if self.ending.is_some() {
             return;

@@ -14,7 +14,7 @@ use std::time::Duration;
 pub enum JobMessage {
     /// More mini-batches were planned.
     Planned(Vec<MiniBatch>),
-    /// How much of the inputs is planned once the mini-batches that follow this message are, in thousandths.
+    /// How much of the inputs is planned, in thousandths. This includes the mini-batches of the next message.
     PlanShare(u16),
     /// The plan is complete.
     PlanFinished,
@@ -28,7 +28,7 @@ pub enum JobMessage {
     Notice(String),
     /// These mini-batches are in the journal and in the output.
     Committed(Vec<MiniBatchId>),
-    /// This mini-batch cannot be committed, through its own fault.
+    /// This mini-batch cannot be committed, for a reason in its own rows or files.
     Rejected(MiniBatchId, Failure),
     /// Nothing can be committed from now on.
     CommitFailed(String),
@@ -41,7 +41,7 @@ pub enum JobMessage {
         /// Whether workers are killed immediately.
         at_once: bool,
     },
-    /// A node takes part from now on. A node that was lost and returns gets a new number.
+    /// A node takes part from now on. A node that was lost and returns gets a new id.
     NodeJoined(NodeId),
     /// A node is lost, and its later messages are ignored. Its mini-batches are granted again.
     NodeLost(NodeId),

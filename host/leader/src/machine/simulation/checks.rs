@@ -10,7 +10,7 @@ impl SimulatedWorld {
         if let Some(result) = &self.result {
             return self.check_end(result);
         }
-        // Every stage has a deadline, and an expired deadline is acted on.
+        // Every stage has a deadline, and the state machine acts on every deadline that has expired.
         let deadline = self.machine.next_deadline().expect("something is always awaited");
         assert!(!has_ticked || deadline > self.now, "a deadline stays in the past");
         if self.winding_down || self.workers.values().any(|worker| worker.asked_to_end) {
@@ -49,7 +49,7 @@ impl SimulatedWorld {
         }
         let most = self.policy.workers as usize;
         assert!(live <= most, "{live} workers live");
-        // As many workers live as are wanted, or there is a reason for fewer.
+        // As many workers are alive as are wanted, or there is a reason why there are fewer.
         let has_reason = self.starts_left(true) <= 0 || self.now < self.paused_until;
         let missing = most.min(self.open).saturating_sub(occupied);
         assert!(
@@ -76,7 +76,7 @@ impl SimulatedWorld {
             || self.policy.allowed_failed_count.exceeded_by(failed)
     }
 
-    /// Whether a threshold is exceeded, by the test's own count of the messages to the state machine.
+    /// Whether a threshold is exceeded. The test itself counts the messages to the state machine.
     fn is_exceeded(&self, by: EndedBy) -> bool {
         let failed = self.counted.failed + self.counted.short;
         match by {
@@ -94,7 +94,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Records that the job begins to end. Checks that its reason is not a threshold that is not exceeded.
+    /// Records that the job begins to end. If the reason is a threshold, checks that it is really exceeded.
     pub(super) fn begin_to_wind_down(&mut self, reason: &str) {
         assert!(!self.winding_down, "the end is decided twice");
         self.winding_down = true;

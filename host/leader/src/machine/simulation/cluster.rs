@@ -1,7 +1,7 @@
-//! A job on several nodes, with delayed messages. At any moment, a node may be lost together with all
-//! messages from and to it, and another node may join. The invariants: each mini-batch ends once, the job
-//! does not wait for lost nodes, no two workers have the same mini-batch, and the job ends once nothing goes
-//! wrong.
+//! Simulates a job on several nodes, with delayed messages. At any moment, a node may be lost together with
+//! all messages from and to it, and another node may join. The invariants: each mini-batch ends once, the job
+//! does not wait for lost nodes, and no two workers have the same mini-batch. And once there are no further
+//! faults, the job ends.
 
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
 use super::super::{RetryPolicy, simulation::dice::SimulationRandom};
@@ -148,7 +148,7 @@ impl Cluster {
             }
             by => assert!(self.has_failed, "ended by {by:?}: {result:#?}"),
         }
-        // A killed worker that does not die may remain, because the node gives it up.
+        // A killed worker that does not end may remain, because the node no longer waits for it.
         let workers = self.nodes.values().flat_map(|node| node.workers.values());
         let live = workers.filter(|worker| !worker.is_killed).count();
         assert_eq!(live, 0, "the job ended before its workers: {self:#?}");

@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub(super) struct SimulationRandom {
     state: u64,
-    /// Whether nothing unlikely happens from now on: then [`one_in`](Self::one_in) is always false.
+    /// Whether unlikely events no longer happen: then [`one_in`](Self::one_in) is always false.
     pub(super) calm: bool,
 }
 

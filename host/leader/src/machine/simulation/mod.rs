@@ -4,9 +4,10 @@
 //! journal. Invariants are checked after every step.
 //!
 //! `world` handles the state machine's actions, `steps` contains the random events, and `checks` the
-//! invariants. A schedule consists of a seed and the number of random steps. After these steps, everything
-//! goes well, and the job must end. proptest shrinks the number of steps. `SANDMILL_SCHEDULES=1000000` sets
-//! the number of schedules, and `SANDMILL_SCHEDULE=SEED:LENGTH` repeats a single one.
+//! invariants. A schedule consists of a seed and the number of random steps. After these steps, no more
+//! faults happen, and the job must end. If a schedule fails, proptest looks for a failing one with fewer
+//! steps. `SANDMILL_SCHEDULES=1000000` sets the number of schedules, and `SANDMILL_SCHEDULE=SEED:LENGTH`
+//! repeats a single one.
 
 mod checks;
 mod cluster;

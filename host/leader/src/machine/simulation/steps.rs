@@ -33,7 +33,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Continues with nothing going wrong: the job must end. If the job did not complete, resumes it with
+    /// Continues without further faults: the job must end. If the job did not complete, resumes it with
     /// thresholds that tolerate everything: then every mini-batch must have ended.
     pub(super) fn settle(&mut self) {
         self.dice.calm = true;
@@ -139,7 +139,8 @@ impl SimulatedWorld {
         }
     }
 
-    /// Kills the leader and resumes the job. A random number of pending results is in the journal before.
+    /// Kills the leader and resumes the job. Before that, a random number of pending results reach the
+    /// journal.
     fn crash(&mut self) {
         for _ in 0..self.dice.below(3) {
             if !self.committer_dead {
@@ -162,7 +163,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// A worker that its guest has taken over sends a message that no honest worker sends.
+    /// Sends a message that no honest worker sends, from a worker that its guest controls.
     fn lie(&mut self) {
         let Some(id) = self.random_worker() else { return };
         let held = self.workers[&id].inbox.front().cloned();

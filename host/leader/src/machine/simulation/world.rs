@@ -30,7 +30,7 @@ pub(super) struct FakeWorker {
     pub(super) awaits_decision: bool,
     /// Whether the worker has falsely claimed that its instance broke. Then its next "ready" may be ignored.
     pub(super) lied: bool,
-    /// Whether the state machine no longer waits for the worker to exit.
+    /// Whether the state machine has stopped waiting for the worker to exit.
     pub(super) given_up: bool,
     pub(super) gpu: Option<u32>,
     /// All attempts that the worker ever received.
@@ -44,8 +44,8 @@ impl FakeWorker {
         !self.killed && !self.failed_init
     }
 
-    /// Whether the worker is inside `init`, as far as the state machine knows. With `counts_lies`, also if
-    /// the worker only claims it: the state machine need not believe that.
+    /// Whether the worker is inside `init`, as far as the state machine knows. With `counts_lies`, also true
+    /// if the worker falsely claims to be there, which the state machine need not believe.
     fn is_starting(&self, counts_lies: bool) -> bool {
         self.is_live() && !self.ready && (counts_lies || !self.lied)
     }
@@ -85,7 +85,8 @@ pub(super) struct SimulatedWorld {
     pub(super) plan_reported: bool,
     pub(super) workers: BTreeMap<WorkerId, FakeWorker>,
     pub(super) next_worker: u32,
-    /// GPUs that are still in use although their workers are gone, and until when the job waits for them.
+    /// GPUs that are still in use although their workers are gone, and the time until which the job waits for
+    /// each.
     pub(super) busy_gpus: BTreeMap<WorkerId, (u32, Duration)>,
     /// The results that the committer still has to write.
     pub(super) committer: VecDeque<SettledMiniBatch>,
@@ -95,16 +96,16 @@ pub(super) struct SimulatedWorld {
     pub(super) committer_dead: bool,
     /// The journal. It outlives the leader.
     pub(super) journal: BTreeMap<MiniBatchId, SettledMiniBatch>,
-    /// The totals that the state machine must have: successes count when the commit was reported, final
-    /// failures immediately.
+    /// The totals that the state machine must have. Successes count once their commit is reported, and final
+    /// failures count immediately.
     pub(super) counted: SimulatedCounts,
     /// How many mini-batches wait for a worker, or are held by one.
     pub(super) open: usize,
     attempts: BTreeMap<MiniBatchId, u32>,
     /// Retries that no worker has. For each: how many other attempts have begun since the retry started to
-    /// wait, and how many may begin at most.
+    /// wait, and how many others may begin before it.
     pub(super) retries: BTreeMap<MiniBatchId, (usize, usize)>,
-    /// Until when a retry may wait, because its mini-batch could not be read.
+    /// Retries of mini-batches that could not be read: until when each may wait.
     pub(super) pausing: BTreeMap<MiniBatchId, Duration>,
     /// The message of a mini-batch's last failure, if it was a trap.
     last_trap: BTreeMap<MiniBatchId, Option<String>>,
@@ -112,9 +113,9 @@ pub(super) struct SimulatedWorld {
     init_failures: u32,
     pub(super) winding_down: bool,
     pub(super) cancelled: bool,
-    /// Until when there may be fewer workers than wanted, because a start failed.
+    /// Until when there may be fewer workers than wanted, because a worker could not be started.
     pub(super) paused_until: Duration,
-    /// Whether other jobs use the whole machine, in the current round of actions.
+    /// Whether other jobs use the whole machine. Only for the current round of actions.
     is_machine_full: bool,
     pub(super) commits_given_up: bool,
     /// How many late results the state machine has discarded.
@@ -263,7 +264,7 @@ impl SimulatedWorld {
             && self.result.is_none()
     }
 
-    /// Only attempts that a killed worker had received can be late.
+    /// Checks that an attempt is discarded only if a killed worker had received it.
     fn discard(&mut self, name: &str, attempt: (MiniBatchId, u32)) {
         self.late += 1;
         let mut workers = self.workers.iter_mut();
@@ -353,7 +354,8 @@ impl SimulatedWorld {
         assert_eq!(gpu, lowest, "the lowest free GPU of {:?}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
         assert!(self.workers.insert(id, worker).is_none(), "{id} is started twice");
-        // I1: no worker is started if the pending ones can already exhaust the allowed failures.
+        // Rule I1 in docs/parallel-run-step.md: no worker is started if the failures of the workers inside
+        // `init` would already reach the limit.
         assert!(self.starts_left(false) >= 0, "{id} is started although it can only fail");
         // All later starts in the same round get the same answer.
         self.is_machine_full |= self.dice.one_in(8);
@@ -366,7 +368,7 @@ impl SimulatedWorld {
         MachineMessage::Spawned(id, 1)
     }
 
-    /// I1: how many more workers may be started if all workers inside `init` fail.
+    /// Rule I1: how many more workers may be started, if all workers inside `init` fail.
     pub(super) fn starts_left(&self, counts_lies: bool) -> i64 {
         let starting = self.workers.values().filter(|worker| worker.is_starting(counts_lies));
         let allowed = i64::from(NodePolicy::init_failures_allowed(self.policy.workers));
@@ -377,7 +379,8 @@ impl SimulatedWorld {
     fn leader_decides(&mut self, id: WorkerId) {
         let worker = self.workers.get_mut(&id).expect("a live worker");
         assert!(worker.is_live() && !worker.asked_to_end);
-        // The worker may not be waiting: if it lied, the state machine itself declared the attempt failed.
+        // The worker may not be waiting: if it lied, the state machine has declared the attempt failed
+        // without the worker.
         worker.awaits_decision = false;
     }
 
@@ -395,8 +398,8 @@ impl SimulatedWorld {
         }
     }
 
-    /// Records that a retry waits for a worker from now on. Before it may begin: attempts that workers are
-    /// about to start, attempts in their queues, and retries that have waited longer.
+    /// Records that a retry waits for a worker from now on. The following may begin before it: attempts that
+    /// workers are about to start, attempts in their queues, and retries that have waited longer.
     fn retry_waits(&mut self, id: MiniBatchId) {
         let live = self.workers.values().filter(|worker| worker.is_live());
         let queued = live.map(|worker| match worker.started {
@@ -437,7 +440,7 @@ impl SimulatedWorld {
             true => worker.inbox.push_front(assignment),
             false => worker.inbox.push_back(assignment),
         }
-        // A worker may have a retry in addition to its maximum.
+        // In addition to the usual maximum, a worker may have a retry.
         assert!(worker.inbox.len() <= 2 + NodePolicy::AHEAD);
     }
 

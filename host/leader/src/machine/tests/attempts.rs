@@ -1,4 +1,4 @@
-//! Rules W2, W3 and W6: attempts and their retries.
+//! Rules W2, W3 and W6 in docs/parallel-run-step.md: attempts and their retries.
 
 use super::*;
 use crate::model::{
@@ -143,7 +143,7 @@ fn a_dead_worker_fails_one_mini_batch_and_returns_others() {
     );
 }
 
-/// W6: if a kill cannot have been for lack of memory, the failure is not "out of memory".
+/// W6: a kill is not reported as "out of memory" if lack of memory cannot be the reason.
 #[test]
 fn an_external_kill_is_not_reported_as_out_of_memory() {
     let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 1);
@@ -222,7 +222,7 @@ fn a_failed_allocation_is_reported_as_out_of_memory() {
     assert_eq!(failure("stack overflow").kind, FailureKind::WorkerDied);
 }
 
-/// If mini-batches are tiny, workers get many of them, so that not each one wakes the leader.
+/// If mini-batches are tiny, workers get many at a time, so that the leader is not woken for each one.
 #[test]
 fn workers_with_tiny_mini_batches_get_longer_queues() {
     let given = |seconds: f64, count: u64| {
@@ -234,8 +234,8 @@ fn workers_with_tiny_mini_batches_get_longer_queues() {
         let actions = machine.handle(MachineMessage::Finished(W0, first), secs(1));
         (assigned(&actions).len(), machine.may_pause())
     };
-    // The worker already holds a mini-batch, and gets one in exchange for the finished one: this is enough
-    // for the leader to pause.
+    // The worker already holds a mini-batch, and gets another one for the one that it finished. Two are
+    // enough for the leader to pause.
     assert_eq!(given(1.0, 100), (1, true));
     assert_eq!(given(0.004, 100), (2, true));
     assert_eq!(given(0.0019, 100), (4, true));

@@ -40,7 +40,8 @@ fn a_cancelled_job_keeps_its_running_mini_batch() {
     assert_eq!(result(&actions).succeeded_mini_batches, 1);
 }
 
-/// W10: no item succeeded, because there were no items. A job that writes no rows completes.
+/// Rule W10 in docs/parallel-run-step.md: no item succeeded, because there were no items. A job that does not
+/// write rows completes.
 #[test]
 fn an_empty_plan_has_nothing_to_write() {
     let ended = |output_action| {
@@ -78,8 +79,8 @@ fn each_way_to_end_has_a_name() {
     assert!(!result(&actions).never_began(), "nothing is wrong with the inputs");
 }
 
-/// A mini-batch does not count as failed if the disk is full. The job ends, even if it tolerates failures, so
-/// that workers are not restarted in a loop without space for their rows.
+/// If the disk is full, the mini-batch does not count as failed. The job ends even if it tolerates failures:
+/// otherwise, workers would be restarted in a loop without space for their rows.
 #[test]
 fn a_full_disk_ends_the_job_and_fails_no_item() {
     let full = || Failure::new(FailureKind::NoSpace, "no room; free some space there");
@@ -176,7 +177,7 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     );
 }
 
-/// A job also ends if its results can no longer be written.
+/// The job ends even if the committer no longer responds.
 #[test]
 fn a_hanging_committer_does_not_block_the_end() {
     let mut machine = running(RetryPolicy { progress_timeout: secs(700), ..policy() }, 1);

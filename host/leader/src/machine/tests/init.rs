@@ -1,4 +1,4 @@
-//! I1 to I3: failures of `init`, with one node.
+//! Rules I1 to I3 in docs/parallel-run-step.md: failures of `init`, with one node.
 
 use super::*;
 use crate::model::{EndedBy, JobStatus};
@@ -63,8 +63,8 @@ fn i1_ends_at_three_times_the_count() {
     }
 }
 
-/// I1: while the last allowed failure may come, no worker is started. Workers are started again when `init`
-/// succeeds.
+/// I1: once the workers inside `init` could all fail and so reach the limit, no further worker is started.
+/// Workers are started again when `init` succeeds.
 #[test]
 fn i1_continues_when_the_last_worker_succeeds() {
     let mut machine = two_workers();
@@ -74,7 +74,7 @@ fn i1_continues_when_the_last_worker_succeeds() {
     assert_eq!(spawned(&machine.handle(ready(5), secs(2))), [(6, None)]);
 }
 
-/// I1: "continuously": one successful `init` resets the count.
+/// I1: only consecutive failures count. One successful `init` resets the count.
 #[test]
 fn i1_counts_from_the_last_good_init() {
     let mut machine = two_workers();
@@ -118,7 +118,7 @@ fn i1_keeps_working_workers_running() {
     assert_eq!(first.failure.message, "no weights", "not the death of the good worker");
 }
 
-/// I2: an old job does not end at 2 x count failures, but at one more.
+/// I2: an old job does not end at 2 x count failures, but at one failure more.
 #[test]
 fn i2_ends_an_old_job_above_two_times_the_count() {
     for (last, ends) in [(119, false), (120, false), (121, true)] {
@@ -182,8 +182,8 @@ fn i3_needs_all_workers_to_be_stuck() {
     assert_eq!(winding_down(&machine.handle(MachineMessage::Tick, secs(210))), "");
 }
 
-/// I1, I3: a time-out inside `init` is a failure of `init`, and so is a kill from outside. The worker is
-/// replaced.
+/// I1, I3: a time-out inside `init` is a failure of `init`. A kill by another process is one too. The worker
+/// is replaced.
 #[test]
 fn a_time_out_or_kill_in_init_counts() {
     let init_failure = |actions: &[MachineAction]| {
@@ -201,14 +201,14 @@ fn a_time_out_or_kill_in_init_counts() {
     assert_eq!(spawned(&actions), [(2, None)]);
     let actions = machine.handle(exit_of(2, None, Some(9)), secs(211));
     assert_eq!(init_failure(&actions), Some(FailureKind::OutOfMemory));
-    // Two have counted. After four more, no new workers are started.
+    // Two failures have counted. After four more, no new workers are started.
     for worker in 3..7 {
         let actions = fail_init(&mut machine, worker, secs(212));
         assert_eq!(notices(&actions).len(), usize::from(worker == 6));
     }
 }
 
-/// A new instance after a trap, while another worker works.
+/// After a trap, the new instance fails in `init` while another worker works. No attempt is lost.
 #[test]
 fn a_restart_that_fails_in_init_costs_no_attempt() {
     for dies in [false, true] {

@@ -49,7 +49,8 @@ fn joined(node: NodeWithoutWorkers) -> LocalJob<NodeWithoutWorkers> {
     LocalJob::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
 }
 
-/// An answer may lead to another order. The answer to that order is newer than the rest of the first answer.
+/// The node's answer may lead to another order. The answer to that order is newer than the rest of the first
+/// answer.
 #[test]
 fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     let mut job = joined(NodeWithoutWorkers::default());
@@ -64,7 +65,8 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     assert_eq!(job.next_deadline(), None);
 }
 
-/// While a killed worker does not end, the state machine of a job that winds down has no deadline.
+/// A job winds down, and a killed worker does not end. The job's state machine has no deadline then, but the
+/// node has.
 #[test]
 fn the_deadline_of_a_node_counts_while_its_job_ends() {
     let standing = WorkersStanding { doomed: 1, ..WorkersStanding::default() };

@@ -1,4 +1,4 @@
-//! Rules G1 and G2: which worker has which GPU.
+//! Rules G1 and G2 in docs/parallel-run-step.md: which worker has which GPU.
 
 use super::*;
 
@@ -20,7 +20,8 @@ fn g2_a_new_worker_takes_the_freed_gpu_index() {
     assert_eq!(spawned(&actions), [(5, None)]);
 }
 
-/// G1: a killed worker keeps its GPU until its process is gone, and no other worker is started for it before.
+/// G1: a killed worker keeps its GPU until its process is gone. Before that, no other worker is started for
+/// this GPU.
 #[test]
 fn g1_a_lease_ends_with_the_process() {
     let (mut machine, _) = four_workers(2);

@@ -146,8 +146,8 @@ fn a_retry_goes_to_another_node() {
     assert_eq!(granted(&send(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
 }
 
-/// I1: a node on which `init` keeps failing starts no more workers. The job ends when this holds for all
-/// nodes.
+/// Rule I1 in docs/parallel-run-step.md: a node on which `init` keeps failing starts no more workers. The job
+/// ends when this is true of all nodes.
 #[test]
 fn i1_holds_for_each_node() {
     let mut job = on_two_nodes(policy(), 9);
@@ -171,7 +171,7 @@ fn i1_holds_for_each_node() {
     assert_eq!(ended_by(&report_state(&mut job, B, ended)), Some(EndedBy::InitFailures));
 }
 
-/// I3: a worker that stays inside `init` is late if another worker, on any node, is past `init`.
+/// Rule I3: a worker that stays inside `init` is late once another worker, on any node, is past `init`.
 #[test]
 fn i3_a_node_learns_that_others_are_past_init() {
     let mut job = on_two_nodes(policy(), 9);

@@ -1,4 +1,4 @@
-//! Rule W15: a job that resumes.
+//! Rule W15 in docs/parallel-run-step.md: a job that resumes.
 
 use super::*;
 use crate::model::{EndedBy, JobStatus};
@@ -54,7 +54,7 @@ fn a_finished_job_completes_without_a_worker() {
     assert!(spawned(&actions).is_empty());
 }
 
-/// One worker is started for the files of `init` and `shutdown` if no worker ended normally before.
+/// If no worker ended normally before, one worker is started to make the files of `init` and `shutdown`.
 #[test]
 fn a_worker_is_started_to_run_a_missing_shutdown() {
     let (mut machine, actions) = resumed(RetryPolicy { workers: 4, ..tolerant() }, restored(), 3);

@@ -1,4 +1,5 @@
-//! Rules W3 and W9: when the next attempt begins, and how soon a job ends that does not tolerate a failure.
+//! Rules W3 and W9 in docs/parallel-run-step.md: when the next attempt begins, and how soon a job ends if it
+//! tolerates no failure.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,8 +21,8 @@ fn done(worker: u32, id: u64) -> MachineMessage {
     MachineMessage::Finished(WorkerId(worker), report)
 }
 
-/// What each worker receives, as `WORKER: MINI-BATCH.ATTEMPT`, with `!` for an attempt that comes before the
-/// worker's queue; and which workers may continue.
+/// What each worker receives, as `WORKER: MINI-BATCH.ATTEMPT`. A `!` marks an attempt that comes before the
+/// worker's queue. Also names the workers that may continue.
 fn given(actions: &[MachineAction]) -> Vec<String> {
     let show = |action: &MachineAction| match action {
         MachineAction::Assign(worker, a) => {
@@ -37,8 +38,8 @@ fn given(actions: &[MachineAction]) -> Vec<String> {
 }
 
 /// Simulates workers that take a second for each mini-batch. Mini-batch 30 always fails; with `breaks`, its
-/// failure also breaks the instance. Every worker except worker 0 takes `later` longer for its first
-/// mini-batch. Returns how many calls of `run` begin after the first failure.
+/// failure also breaks the instance. All workers except worker 0 need the additional time `later` for their
+/// first mini-batch. Returns how many calls of `run` begin after the first failure.
 fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) -> usize {
     let policy = RetryPolicy { workers, max_try: 3, ..policy() };
     let mut machine = new(policy);
@@ -109,8 +110,8 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
     }
 }
 
-/// W3, W9: with `error_threshold: 0`, one of 200 mini-batches that always fails ends the job within five
-/// calls of `run`, and not at the end of the input.
+/// W3, W9: one of 200 mini-batches always fails, and `error_threshold` is 0. The job ends within five calls
+/// of `run`, and not at the end of the input.
 #[test]
 fn a_hopeless_item_soon_ends_an_intolerant_job() {
     for thousandths in [0, 1, 100, 500, 900, 999] {
@@ -173,7 +174,7 @@ fn two_identical_traps_end_the_retries() {
     let a = || trap("panicked at src/lib.rs:1:1: a", "run");
     let message = "panicked at src/lib.rs:1:1: a (not tried again, because attempt 2 failed in exactly the same way)";
     assert_eq!(reported_failure(&[trap("b", ""), a(), a()]), (message.to_owned(), false));
-    // Another message, another stack, or another failure in between: this may be chance.
+    // If the message or the stack differs, or another failure comes in between, the repetition may be chance.
     assert!(reported_failure(&[a()]).1);
     assert!(reported_failure(&[a(), trap("panicked at src/lib.rs:1:1: b", "run"), a()]).1);
     assert!(reported_failure(&[a(), trap("panicked at src/lib.rs:1:1: a", "elsewhere")]).1);
@@ -271,7 +272,7 @@ fn retries_leave_turns_for_first_attempts() {
     assert_eq!(turns, [0, 0, 1, 0, 0, 2, 0, 0, 3]);
 }
 
-/// A mini-batch that could not be read is retried after a moment, or when enough others have begun.
+/// A mini-batch that could not be read is retried after a moment, or once enough other attempts have begun.
 #[test]
 fn a_retry_after_a_read_failure_is_delayed() {
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 1);
@@ -292,7 +293,7 @@ fn a_retry_after_a_read_failure_is_delayed() {
     assert_eq!(given(&machine.handle(done(0, 1), secs(1)))[0], "0: 0.2");
 }
 
-/// C9: nothing new begins while pending commits may show that too many items failed.
+/// C9: no attempt begins while pending commits may exceed the threshold of failed items.
 #[test]
 fn nothing_begins_while_pending_commits_may_end_the_job() {
     let mut machine = running(policy(), 9);
@@ -307,7 +308,7 @@ fn nothing_begins_while_pending_commits_may_end_the_job() {
     assert!(!machine.wants_commits());
 }
 
-/// C11: if no mini-batch may fail, the first failure decides, however much is still to be planned.
+/// C11: if no mini-batch may fail, the first failure ends the job, however much is still to be planned.
 #[test]
 fn the_first_failure_exceeds_an_allowed_share_of_zero() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");

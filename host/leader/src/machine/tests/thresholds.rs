@@ -1,4 +1,4 @@
-//! Rules C9 to C12, W4 and W10: how many failures are tolerated.
+//! Rules C9 to C12, W4 and W10 in docs/parallel-run-step.md: how many failures are tolerated.
 
 use super::*;
 use crate::model::{EndedBy, FailedItem, JobStatus};
@@ -23,8 +23,7 @@ fn error_threshold_counts_items_and_is_named() {
     assert_eq!(result.succeeded_mini_batches, 2);
 }
 
-/// The first failure has the kind of its item, because the script is not to blame for an item that the reader
-/// rejected.
+/// If the reader rejected the item, the failure is reported as bad input, because the script is not to blame.
 #[test]
 fn an_unreadable_item_is_reported_as_bad_input() {
     for kind in [FailureKind::BadInput, FailureKind::ScriptError] {
@@ -136,7 +135,7 @@ fn allowed_failed_percent_is_enforced_after_the_plan() {
         winding_down(&actions),
         @"2 of 4 mini-batches failed, a larger share than allowed_failed_percent allows (25 %); to continue despite failures, set allowed_failed_percent to the share to tolerate, or to 100"
     );
-    // A quarter is not more than a quarter. W4: short ones count too.
+    // A quarter does not exceed the limit of a quarter. W4: short mini-batches count as failed, too.
     let result = run(policy.clone(), &[None, Some(2), Some(2), Some(2)]);
     assert_eq!(result.ended_by, None);
     let result = run(policy.clone(), &[None, Some(2), Some(2), Some(1)]);
@@ -155,7 +154,7 @@ fn any_one_threshold_ends_the_job_and_is_named() {
         allowed_failed_percent: percent("99"),
         ..tolerant()
     };
-    // One of four mini-batches fails for good, and one is short: three items of eight.
+    // One of four mini-batches fails for good, and one is short. Three of the eight items fail.
     let returned = [None, Some(1), Some(2), Some(2)];
     assert_eq!(run(roomy.clone(), &returned).ended_by, None);
     for (policy, ended_by, name) in [

@@ -1,4 +1,4 @@
-//! C16, A1 to A3: time-outs.
+//! Rules C16 and A1 to A3 in docs/parallel-run-step.md: time-outs.
 
 use super::*;
 use crate::model::EndedBy;
@@ -96,7 +96,7 @@ fn a_time_out_of_shutdown_kills_and_the_job_completes() {
     assert_eq!(result(&machine.handle(exit(None, Some(9)), secs(63))).ended_by, None);
 }
 
-/// A3: the time from the job's start until the first mini-batch exists.
+/// A3: the job fails if there is no first mini-batch within a set time from the job's start.
 #[test]
 fn a_job_without_a_first_mini_batch_fails_in_time() {
     let mut machine = new(RetryPolicy { first_task_timeout: secs(5), ..policy() });
