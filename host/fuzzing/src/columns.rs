@@ -10,7 +10,8 @@ use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 const FILE_NAME: &str = "t";
-/// The most slices that are read: a file may claim millions of rows, which would only take time.
+/// The maximum number of slices that are read. A file may claim millions of rows, and reading them all would
+/// only take time.
 const MAX_SLICES: usize = 20;
 
 thread_local! {

@@ -6,7 +6,7 @@ use sandmill_model::{OutputFormat, OutputKind, Quoting};
 
 const KINDS: [OutputKind; 3] = [OutputKind::Text, OutputKind::Csv, OutputKind::Jsonl];
 const QUOTINGS: [Quoting; 4] = [Quoting::Minimal, Quoting::All, Quoting::Nonnumeric, Quoting::None];
-/// The most bytes of an attempt's results: more would only take time.
+/// The maximum size of an attempt's results in bytes: more would only take time.
 const MAX_RESULT_BYTES: u64 = 1 << 16;
 
 /// The bits of the first byte choose the output format, those of the second byte the form of the results. The

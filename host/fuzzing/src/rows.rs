@@ -74,8 +74,8 @@ fn formats() -> [TableFormat; 4] {
 }
 
 /// The first byte chooses the format and the unit of sizes, the second the size of slices; the rest is the
-/// file. Each record must become a row, or be refused with its line. The size of slices must not change the
-/// result.
+/// file. Each record must become a row, or be refused with its line number. The size of slices must not
+/// change the result.
 pub fn rows(data: &[u8]) {
     let [choice, size, text @ ..] = data else { return };
     let size = u64::from(*size).max(1);

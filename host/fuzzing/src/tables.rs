@@ -115,7 +115,7 @@ impl<'a> Reference<'a> {
         offset + usize::from(is_in_crlf)
     }
 
-    /// The offset after the line end of the record that has not ended at `offset`.
+    /// The offset after the line end of the record that contains `offset`.
     fn record_end(&self, offset: usize) -> usize {
         let ended = |end: &usize| self.states[*end].records > self.states[offset].records;
         let end = (offset + 1..self.states.len()).find(ended).unwrap_or(self.text.len());

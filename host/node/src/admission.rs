@@ -39,8 +39,8 @@ impl Admission {
         self.slots.is_some()
     }
 
-    /// Begins a new round of starts. After one worker found no place, the later ones of the same round get
-    /// none either: the numbers of workers without a place are used again.
+    /// Begins a new round of starts. Once a worker finds no place, all later workers of the same round get
+    /// none either. Their numbers are used again, so no worker with a higher number may run.
     pub(super) fn begin_round(&mut self) {
         self.is_full = false;
     }

@@ -139,7 +139,7 @@ mod tests {
     use insta::assert_snapshot;
     use std::path::Path;
 
-    /// The notice or the error for a job with a model for this backend.
+    /// The notice (`Ok`) or the error (`Err`) for a job that has a model for this backend.
     fn describe(backend: Backend, named: Option<NamedLibrary>) -> Result<String, String> {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt"] {

@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use walkdir::WalkDir;
 
-/// Files after this many do not change the digest.
+/// The digest covers at most this many files.
 const MAX_FILES: usize = 100_000;
 
 /// A digest of the names, sizes and times of a folder's files. Skips `job_file`, and the folders of Git and
@@ -70,7 +70,8 @@ mod tests {
         assert_ne!(content_digest(dir.path(), None), second);
     }
 
-    /// C25: a job file may change its time-outs, even if the entry script can see the file.
+    /// Otherwise, a changed time-out in the job file would make the results of an earlier run invalid if the
+    /// entry script can see the file (rule C25 in `docs/parallel-run-step.md`).
     #[test]
     fn the_job_file_does_not_change_the_content() {
         let dir = tempfile::tempdir().unwrap();

@@ -63,7 +63,7 @@ pub enum NodeError {
         /// The system's error.
         source: io::Error,
     },
-    /// The side inputs that are single files are larger than may be copied.
+    /// The side inputs that are single files must be copied, and together exceed the limit for copies.
     #[error(
         "the side input {} would be copied into the job directory, as it is on another file system or \
          belongs to another user, but all copies together would exceed limits.copies ({most}); put the file \

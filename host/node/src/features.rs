@@ -27,7 +27,7 @@ impl NotBuilt {
         self.source.0
     }
 
-    /// The same error with advice that continues with "or".
+    /// The same error with this advice, which begins with "or".
     fn or(self, instead: &'static str) -> Self {
         Self { instead, ..self }
     }
@@ -98,7 +98,7 @@ fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBu
 mod tests {
     use super::*;
 
-    /// The message of a build with these features about a job.
+    /// The message with which a build that has these features refuses a job with these lines.
     fn describe(lines: &str, features: &[Feature]) -> String {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt", "m.onnx"] {

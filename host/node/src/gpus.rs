@@ -1,4 +1,4 @@
-//! The GPUs of a job. No other job of this machine gets them while it runs (G1 in
+//! The GPUs of a job. No other job of this machine gets them while it runs (rule G1 in
 //! `docs/parallel-run-step.md`).
 
 use super::backends::probe;

@@ -143,8 +143,8 @@ impl WorkerView {
         batches.into_iter().map(inspect).collect()
     }
 
-    /// The time a file was changed, if that is after `since`. A time in the future is ignored: a file
-    /// server's clock may be fast.
+    /// When a file was changed, if that is after `since`. A time in the future is ignored: a file server's
+    /// clock may be fast.
     fn change(&self, file: &FileVersion) -> Option<Timestamp> {
         let nanos = i32::try_from(file.nanos).unwrap_or(0);
         let time = Timestamp::new(file.seconds, nanos).ok()?;
@@ -223,7 +223,7 @@ mod tests {
         assert_eq!((reports.len(), result), (1, Err("the planner process failed".to_owned())));
     }
 
-    /// C25: a file that is newer than the job is reported.
+    /// A file that is newer than the job is reported (rule C25 in `docs/parallel-run-step.md`).
     #[test]
     fn a_file_newer_than_the_job_is_reported() {
         let folder = tempfile::tempdir().unwrap();

@@ -49,7 +49,8 @@ fn explain(ended: &TaskEnd) -> String {
 }
 
 /// Whether tract may run a model on a GPU. `onnxruntime_has_gpu`: whether ONNX Runtime can use the GPU, so
-/// that models with the backend `auto` run on it instead of on tract. Called only if that matters.
+/// that models with the backend `auto` run on it instead of on tract. It is called only if the result depends
+/// on it.
 pub(super) fn are_needed(spec: &JobSpec, onnxruntime_has_gpu: impl FnOnce() -> bool) -> bool {
     may_run(&spec.models, spec.inference.allow_guest_models, onnxruntime_has_gpu)
 }

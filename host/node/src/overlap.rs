@@ -53,7 +53,7 @@ pub(super) fn refuse_overlap(
     Ok(())
 }
 
-/// The option for a job directory beside the folder instead of inside it.
+/// The command-line option that puts the job directory beside the folder, not inside it.
 fn option_beside(folder: &Path, job: &str) -> String {
     let beside = folder.parent().unwrap_or(Path::new("/")).join("jobs").join(job);
     format!("e.g. with --job-dir '{}'", beside.display().to_string().replace('\'', r"'\''"))

@@ -1,5 +1,5 @@
 //! Measures the processor time of attempts of killed workers, which cannot report it themselves. Together
-//! with the elapsed time, it shows whether an attempt computed or waited (1.10 and 1.11 in
+//! with the elapsed time, it shows whether an attempt computed or waited (sections 1.10 and 1.11 in
 //! `docs/parallel-run-step.md`).
 
 use crate::model::WorkerId;

@@ -119,8 +119,8 @@ impl RunningJob {
         }
     }
 
-    /// What the leader must know about the next event of a worker that is already queued. `None` if there is
-    /// none.
+    /// Takes the next event of the workers that is already queued, and returns what the leader must know
+    /// about it. `None` if no event is queued.
     pub fn said_already(&mut self) -> Option<Vec<NodeReport>> {
         let event = self.workers.try_recv().ok()?;
         Some(self.on_pool_event(event))

@@ -133,8 +133,8 @@ pub(super) fn for_worker(
     WorkerSetup { worker, environment, tables: tables.to_vec(), gpu, ..template }
 }
 
-/// The environment of every guest: the job's variables, and the variables that ParallelRunStep sets (V1 and
-/// V2 in `docs/parallel-run-step.md`) unless the job sets them.
+/// The environment of every guest: the job's variables, and the variables that ParallelRunStep sets (rules V1
+/// and V2 in `docs/parallel-run-step.md`) unless the job sets them.
 fn environment(spec: &JobSpec) -> Vec<(String, String)> {
     let mut environment = spec.environment_variables.clone();
     let gpus = (spec.gpus > 0).then(|| (GPU_COUNT_VARIABLE, spec.gpus.to_string()));
@@ -152,7 +152,7 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
 }
 
 /// The environment of a worker. A GPU lease overrides the job's variable; without a lease the environment is
-/// unchanged (G2 in `docs/parallel-run-step.md`).
+/// unchanged (rule G2 in `docs/parallel-run-step.md`).
 fn with_gpu(
     mut environment: Vec<(String, String)>,
     gpu: Option<&GpuLease>,
@@ -176,8 +176,8 @@ mod tests {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// G1, G2: a lease sets the variable, and overrides the job's value. Without a lease, the variable is not
-    /// changed.
+    /// Rules G1 and G2: a lease sets the variable, and overrides the job's value. Without a lease, the
+    /// variable is not changed.
     #[test]
     fn cuda_visible_devices_names_only_the_leased_gpu() {
         let own = pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "7")]);
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!(with_gpu(pairs(&[("A", "1")]), None), pairs(&[("A", "1")]));
     }
 
-    /// G3, V1, V2.
+    /// Rules G3, V1 and V2.
     #[test]
     fn guests_get_the_variables_of_parallel_run_step() {
         let dir = tempfile::tempdir().unwrap();
@@ -210,7 +210,7 @@ mod tests {
         assert_eq!(environment(&spec), pairs(&[("AZUREML_BI_OUTPUT_PATH", "/mine"), count]));
     }
 
-    /// W6: a worker is not killed for a mini-batch that the planner allows.
+    /// Rule W6: a worker is not killed for a mini-batch that the planner allows.
     #[test]
     fn the_budget_covers_the_largest_mini_batch_by_keys() {
         let dir = tempfile::tempdir().unwrap();

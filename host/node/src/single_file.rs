@@ -27,7 +27,8 @@ pub(super) fn give(file: &mut File, name: &Path, folder: &Path, most: u64) -> io
     if rustix::fs::linkat(CWD, opened.as_str(), CWD, &target, AtFlags::SYMLINK_FOLLOW).is_ok() {
         return Ok(0);
     }
-    // The file is on another file system, or on one without hard links, or belongs to another user.
+    // No link is possible: the file is on another file system, or on one without hard links, or belongs to
+    // another user.
     copy(file, &target, most).inspect_err(|_| {
         // Delete the partial copy: it is useless, and it fills the disk.
         let _ = fs::remove_file(&target);

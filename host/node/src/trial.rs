@@ -96,8 +96,8 @@ impl TrialSetup {
 pub enum TrialRequest {
     /// Whether the script can be loaded.
     Load,
-    /// A text for the user about the results of the script: calls `init`, then `run` on these items (paths in
-    /// the sandbox), then `shutdown`.
+    /// The results of the script, as a text for the user. The process calls `init`, then `run` on these items
+    /// (paths in the sandbox), then `shutdown`.
     Run(Vec<String>),
     /// The first row that `run` returns when it gets no data.
     Row,

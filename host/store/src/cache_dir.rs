@@ -34,10 +34,10 @@ pub(super) const WRITABLE_FOLDERS: [&str; 3] = ["data", "part", "list"];
 const LAYOUT_PREFIX: &str = "2-";
 /// The number of letters of the digest in a slot's name.
 const DIGEST_LETTERS: usize = 24;
-/// The time that is written to a probe file, to see whether the file system rounds it.
+/// The length and time of a probe file, with which we see whether the file system rounds times.
 const PROBE_VERSION: FileVersion =
     FileVersion { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
-/// The most jobs that use the same objects at the same time.
+/// The maximum number of jobs that use the same objects at the same time.
 const MAX_COPIES: usize = 1000;
 /// How often we try to lock a slot that another process holds, and the pause between two attempts.
 const LOCK_TRIES: u32 = 4;

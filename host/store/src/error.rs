@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The most letters in the name of a bucket, a container or an account.
+/// The maximum number of letters in the name of a bucket, a container or an account.
 pub(super) const LONGEST_NAME: usize = 255;
 
 /// Why objects cannot be fetched or results cannot be written to a store. The messages are complete, and
@@ -66,7 +66,7 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
-    /// A folder of a web server.
+    /// The address names a folder of a web server.
     #[error("{0}: a web server does not list its folders; name each object by paths")]
     NoFolders(String),
     /// The address of a single object, where a folder is required.
@@ -95,7 +95,7 @@ pub enum StoreError {
         files: usize,
         /// Their bytes.
         bytes: ByteSize,
-        /// The most that the cache may hold.
+        /// The maximum size of the cache.
         room: ByteSize,
     },
     /// There is no folder for objects.

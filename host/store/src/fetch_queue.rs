@@ -15,8 +15,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
-/// The most processes of a folder that may die in a row without delivering an object. Each object that the
-/// first process was working on may kill one more process.
+/// How many processes of a folder may die in a row without delivering an object. After the first death, each
+/// object that the first process was working on may kill one more process.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "some dozen objects are fetched at the same time"

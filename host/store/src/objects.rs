@@ -100,12 +100,12 @@ impl JobObjects {
         }
     }
 
-    /// Waits for the next report; forever, if there will be no more.
+    /// Waits for the next report. Waits forever if there will be no more reports.
     pub async fn arrival(&mut self) -> StagingReport {
         let Some(fetching) = &mut self.fetching else { return pending().await };
         match fetching.arrivals.recv().await {
             Some(arrival) => arrival,
-            // The thread has ended, and its last arrival gave the reason.
+            // The thread has ended, and its last report gave the reason.
             None => pending().await,
         }
     }

@@ -26,16 +26,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The most idle fetcher processes that are kept.
+/// The maximum number of idle fetcher processes that are kept.
 const MAX_IDLE: usize = 4;
 /// The interval at which we check whether a process has fallen silent.
 const SILENCE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// The most objects that are requested at the same time when all objects are fetched: enough that no process
-/// runs out of work.
+/// The maximum number of objects that are requested at the same time when all objects are fetched: enough
+/// that no process runs out of work.
 const MAX_OPEN_REQUESTS: usize = 4 * PARALLEL_FETCHES;
-/// The most manifest entries that are handled between two events.
+/// The maximum number of manifest entries that are handled between two events.
 const MAX_ENTRIES_PER_TURN: usize = 500;
 
 /// Requests of the planner have this number or a larger one; the requests of mini-batches have smaller
@@ -48,7 +48,7 @@ pub(super) struct FetchPlan {
     pub(super) program: PathBuf,
     /// One request for each folder.
     pub(super) requests: Vec<FetchRequest>,
-    /// The most bytes that the objects may take in the cache.
+    /// The maximum number of bytes that the objects may take in the cache.
     pub(super) room: u64,
     /// Whether objects are removed once no user needs them, because not all of them fit into the cache.
     pub(super) evicts: bool,

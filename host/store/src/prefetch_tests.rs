@@ -148,8 +148,7 @@ impl PrefetchFixture {
     }
 }
 
-/// The planner asks for an object that has no room yet, before the mini-batches of the object before it are
-/// done.
+/// The planner asks for `b` while the mini-batches of `a` are not done, so there is no room for `b` yet.
 #[test]
 fn an_object_waits_until_the_cache_has_room() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
@@ -402,7 +401,8 @@ impl PrefetchFixture {
     }
 }
 
-/// There are more objects than the window holds, and the planner asks for some before and after they arrive.
+/// There are more objects than are requested at the same time. The planner asks for some objects before they
+/// arrive, and for others afterwards.
 #[test]
 fn all_objects_are_fetched_in_order_requested_ones_first() {
     let names: Vec<_> = (0..3 * MAX_OPEN_REQUESTS).map(|index| format!("sub/{index:03}")).collect();

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// The hidden subcommand, for which the binary must call `serve`.
 pub const FETCH_COMMAND: &str = "fetch-worker";
 
-/// The most objects that a process fetches at the same time.
+/// The maximum number of objects that a process fetches at the same time.
 pub(super) const PARALLEL_FETCHES: usize = 16;
 /// The interval at which we check whether the caller wants to stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
@@ -24,7 +24,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// it has exited.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(2);
-/// The most bytes of the process's stderr that are kept.
+/// At most this many bytes of the process's stderr are kept.
 const MAX_STDERR_BYTES: u64 = 4 << 10;
 /// The longest time that a busy process may report nothing: far longer than all attempts at a request take.
 pub(super) const MAX_SILENCE: Duration = Duration::from_secs(600);
@@ -60,7 +60,7 @@ const METADATA_SERVERS: [&str; 6] = [
     "fd00:ec2::23",
     "metadata.google.internal",
 ];
-/// The ends of options, and the variables, that name other metadata servers.
+/// Options whose names end with one of these, and the variables below, name other metadata servers.
 const ENDPOINT_OPTIONS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
 const GOOGLE_ENDPOINT_VARIABLES: [&str; 3] =
@@ -97,7 +97,8 @@ pub(super) type FetcherReport = Option<Result<FromFetcher, FrameError>>;
 #[derive(Debug)]
 pub(super) struct Fetcher {
     child: Child,
-    /// Sends requests to the process. `None` after the only request.
+    /// Sends requests to the process. `None` for a process that handles only one request, once it has been
+    /// sent.
     requests: Option<Sender<Vec<u8>>>,
     stderr: Receiver<String>,
     store: StoreConfig,

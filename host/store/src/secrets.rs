@@ -2,7 +2,7 @@
 
 use crate::protocol::store::StoreConfig;
 
-/// The most bytes of a store's message that are kept.
+/// At most this many bytes of a store's message are kept.
 const MAX_MESSAGE_BYTES: usize = 400;
 
 /// Removes secrets and control characters from a message of a store, and shortens it.

@@ -25,7 +25,8 @@ const NO_LIMIT: &str = "max";
 const TRIES: u32 = 100;
 /// The pause between attempts to remove cgroups that hold processes killed a moment ago.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
-/// The pause between attempts to claim a cgroup that another leader holds, which takes only a moment.
+/// The pause between attempts to claim a cgroup that another leader holds. A leader that tidies up holds it
+/// only for a moment.
 const CLAIM_PAUSE: Duration = Duration::from_millis(1);
 
 /// How much the processes in a leaf may use.
@@ -88,7 +89,8 @@ impl Leaves {
         &self.delegated.folder
     }
 
-    /// Makes a leaf with these limits; a limit without a controller is skipped. The name must be unique.
+    /// Makes a leaf with these limits; a limit is skipped if its controller is missing. The name must be
+    /// unique.
     pub fn leaf(
         self: &Arc<Self>,
         name: &str,
@@ -236,7 +238,7 @@ fn try_claim(path: &Path) -> io::Result<File> {
     // With more permissions, other users could open the cgroup and lock it.
     let make = |path| DirBuilder::new().mode(0o700).create(path);
     match make(path) {
-        // The process of an earlier leaf took so long to end that its leader did not wait.
+        // An earlier leader left this leaf because the process in it took too long to end.
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             remove_if_abandoned(path)?;
             make(path)?;
@@ -256,7 +258,8 @@ fn lock(path: &Path) -> io::Result<File> {
         }
         locked => locked?,
     }
-    // Only the holder of the lock may remove the cgroup. So if the cgroup is in place now, it stays.
+    // Only the holder of the lock may remove the cgroup. We hold the lock now, so if the cgroup still exists,
+    // it stays.
     let opened = folder.metadata()?;
     let current = fs::metadata(path)?;
     if (opened.dev(), opened.ino()) == (current.dev(), current.ino()) {

@@ -228,7 +228,7 @@ fn process_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
 }
 
 /// The rules for syscalls on open files. A log must not be truncated. Its descriptor must neither be
-/// duplicated nor lose its append flag: each would allow truncating the log.
+/// duplicated nor lose its append flag: either would allow the process to truncate the log.
 fn open_file_rules(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule)> {
     let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
     let unless_log =
@@ -381,7 +381,8 @@ mod tests {
         }
     }
 
-    /// Landlock's rules let a file that may be read be truncated by opening it; the filter must not.
+    /// Landlock's rules may allow a process to truncate a file by opening it for reading. The filter must
+    /// refuse that.
     #[test]
     fn only_files_opened_for_writing_may_be_truncated() {
         let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;

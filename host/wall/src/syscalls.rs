@@ -362,7 +362,8 @@ const GPU_SPARED_OLD: &[c_long] = &[];
 /// Syscalls that kill other occupants, but that the zygote needs, or a worker before it builds its own wall.
 const ZYGOTE_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
 
-/// The standard library may try to kill a helper.
+/// Syscalls that kill other occupants, but not the planner: the standard library may use them to kill a
+/// helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
 /// Syscalls that kill other occupants, but that using the network needs.

@@ -17,7 +17,7 @@ pub struct Gpu {
     pub memory: Option<u64>,
     /// The number of the whole GPU, as in `nvidia-smi`. `None` if this is not a part.
     pub part_of: Option<u32>,
-    /// The number of the whole GPU, as in `nvidia-smi`, also for a part.
+    /// The number in `nvidia-smi`; for a part, the number of the GPU that it is a part of.
     #[serde(skip)]
     pub(super) device: u32,
     /// N of the device file `/dev/nvidiaN`. `None` if unknown.

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// How long we wait before we notify the user.
+/// How long we wait for a GPU's memory before we notify the user.
 const PATIENCE: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
-/// Longer than any job takes.
+/// Stands for "no time limit": longer than any job takes.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// The interval between two readings before the user is notified.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -96,7 +96,7 @@ fn in_use(nvidia: &Nvidia, visible: &str) -> Option<u64> {
 }
 
 /// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are unknown:
-/// the driver may list a process of another container under an id that it does not have here.
+/// the driver may list a process of another container, whose id means another process here, or none.
 fn held_by_processes(processes: &[(u32, Option<u64>)]) -> u64 {
     let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| is_alive(*pid)));

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 impl NodeMachine {
     /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens. `None` if
-    /// nothing is due. A pause that was over at the last event does not count: the leader wanted no more
-    /// workers then.
+    /// nothing is due. A pause before new workers are started does not count if it was over at the last
+    /// event: the leader wanted no more workers then.
     pub fn next_deadline(&self) -> Option<Duration> {
         let past_init = self.is_one_past_init();
         let may_start_later = |at: &Duration| !self.is_ending && self.now < *at;
@@ -30,7 +30,8 @@ impl NodeMachine {
                 (since, self.policy.run_timeout)
             }
             Activity::Doomed(since) => (since, NodePolicy::KILL_GRACE),
-            // If all workers on all nodes are starting, the leader decides (I3).
+            // If all workers on all nodes are starting, the leader decides (rule I3 in
+            // `docs/parallel-run-step.md`).
             Activity::Starting(since) if past_init => {
                 (since, NodePolicy::init_timeout(self.policy.run_timeout))
             }

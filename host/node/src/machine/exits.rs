@@ -70,8 +70,9 @@ fn describe_exit(exit: &WorkerExit) -> String {
     }
 }
 
-/// The failure of a worker that exited unexpectedly. W6: an unexplained SIGKILL is attributed to the kernel's
-/// OOM killer, unless the kernel's counter shows that the kernel has killed no process.
+/// The failure of a worker that exited unexpectedly. An unexplained SIGKILL is attributed to the kernel's OOM
+/// killer, unless the kernel's counter shows that the kernel has killed no process (rule W6 in
+/// `docs/parallel-run-step.md`).
 fn failure_of(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     if let Some(failure) = &exit.failure {
         return failure.clone().with_detail(exit.note.clone());

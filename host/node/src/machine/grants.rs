@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 impl NodeMachine {
-    /// Gives an attempt to a worker that has none. A retry goes to another worker than the one it failed on,
-    /// if there is one. If no worker is free, it goes to a worker that waits after a failed attempt.
+    /// Gives an attempt to a worker that has none. A retry goes to another worker than the one on which the
+    /// mini-batch failed, if another one is free. If no worker is free, it goes to a worker that waits after
+    /// a failed attempt.
     pub(super) fn begin(&mut self, grant: Grant) {
         let Grant { assignment, failed_on } = grant;
         let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && assignment.attempt > 1;
@@ -20,7 +21,7 @@ impl NodeMachine {
         }
     }
 
-    /// A worker without a mini-batch. The worker `avoided` only if there is no other.
+    /// Returns a worker without a mini-batch. Returns `avoided` only if no other worker is free.
     fn free_worker(&self, avoided: Option<WorkerId>) -> Option<WorkerId> {
         let free = self.workers.iter().filter(|(_, worker)| worker.is_free());
         let mut free = free.map(|(id, _)| *id);
@@ -166,8 +167,8 @@ impl NodeMachine {
     }
 
     /// Reports that the first of a worker's attempts has failed. Its other attempts are returned to the
-    /// leader, and do not count as failed. The pair is when the worker picked the first attempt up, and when
-    /// `run` began; `None` if it did not.
+    /// leader, and do not count as failed. `picked`: when the worker began the first attempt. `running`: when
+    /// it called `run`; `None` if it did not.
     pub(super) fn lose_held(
         &mut self,
         id: WorkerId,

@@ -1,7 +1,7 @@
-//! Workers inside `init`, and failures of `init` (I1 in `docs/parallel-run-step.md`). A failure is an error
-//! or trap in `init`, a component that cannot be loaded, a worker that ends before it is ready, and an `init`
-//! that is killed for time or memory. One `init` that succeeds resets the count: the newest documentation of
-//! ParallelRunStep says "continuously".
+//! Workers inside `init`, and failures of `init` (rule I1 in `docs/parallel-run-step.md`). A failure is an
+//! error or trap in `init`, a component that cannot be loaded, a worker that ends before it is ready, and an
+//! `init` that is killed for time or memory. Only failures in a row count: an `init` that succeeds resets the
+//! count, because the newest documentation of ParallelRunStep says "continuously".
 
 use super::NodeMachine;
 use super::worker::{Activity, LiveWorker};
@@ -25,15 +25,15 @@ impl NodeMachine {
         }
     }
 
-    /// A worker makes a new instance: the time-out of `init` applies, and a failure does not count for the
-    /// mini-batch that waits.
+    /// Handles that a worker makes a new instance: the time-out of `init` applies, and a failure of `init` is
+    /// not an attempt at the mini-batch that waits.
     pub(super) fn on_restarting(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
             && std::mem::take(&mut worker.may_restart)
             && matches!(worker.activity, Activity::Idle | Activity::Loading(_))
         {
             worker.activity = Activity::Starting(self.now);
-            // Mini-batches that wait for an `init` wait longer than the pace suggests.
+            // The queued mini-batches wait for `init`, which the pace does not include.
             worker.pace = None;
         } else {
             self.stray(id);

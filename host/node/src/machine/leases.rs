@@ -1,4 +1,4 @@
-//! The leases of GPUs to workers (G1 and G2 in `docs/parallel-run-step.md`).
+//! The leases of GPUs to workers (rules G1 and G2 in `docs/parallel-run-step.md`).
 
 use crate::model::WorkerId;
 use std::collections::BTreeMap;
@@ -53,15 +53,15 @@ impl Leases {
         self.kept.contains_key(&worker)
     }
 
-    /// How many of `workers` new workers should wait for the GPU of a worker that is gone, because no other
-    /// GPU is free.
+    /// The number of workers that should wait if `workers` are to be started: no GPU is free for them, but a
+    /// GPU whose worker is gone may become free soon.
     pub(super) fn awaited(&self, workers: usize, now: Duration) -> usize {
         let free = self.gpus.len().saturating_sub(self.taken.len());
         let kept = self.kept.values().filter(|until| now < **until).count();
         kept.min(workers.saturating_sub(free))
     }
 
-    /// When the next of these waits for a GPU ends. `None` if there is none.
+    /// When new workers stop waiting for the next [kept](Self::keep) GPU. `None` if they wait for none.
     pub(super) fn next_end(&self, now: Duration) -> Option<Duration> {
         self.kept.values().copied().filter(|until| now < *until).min()
     }

@@ -42,7 +42,7 @@ impl NodeMachine {
     }
 
     /// The length of the shortest queues that may grow, and the number of these queues. `None` if no queue
-    /// may.
+    /// may grow.
     fn ahead(&self) -> Option<GrowingQueues> {
         let depths = || self.workers.values().filter_map(LiveWorker::takes_ahead);
         let depth = depths().min()?;

@@ -28,7 +28,7 @@ pub struct NodeMachine {
     /// The attempts that workers had when they were killed, until they have exited: a report about such an
     /// attempt is late.
     pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
-    /// Failures of `init` since one last succeeded (I1).
+    /// Failures of `init` since an `init` last succeeded (rule I1 in `docs/parallel-run-step.md`).
     pub(super) init_failures_in_a_row: u32,
     /// When to start workers again after starting one has failed.
     pub(super) spawn_again_at: Option<Duration>,

@@ -60,7 +60,8 @@ impl HeldAttempt {
         Assignment::awaits_decision_after(failure, self.is_last)
     }
 
-    /// Whether the sums and limits of the report hold. A compromised worker may report anything.
+    /// Whether the numbers in the report add up and are within their limits. A compromised worker may report
+    /// anything.
     pub(super) fn fits(&self, report: &AttemptReport) -> bool {
         let items = report.items;
         let rows = report.outcome.as_ref().map_or(0, |segment| segment.rows);
@@ -133,7 +134,7 @@ impl LiveWorker {
         (count as usize).clamp(1, NodePolicy::AHEAD)
     }
 
-    /// How many attempts it has, if it may receive another one to queue.
+    /// How many attempts it has. `None` if it may not receive another one to queue.
     pub(super) fn takes_ahead(&self) -> Option<usize> {
         match self.activity {
             Activity::Loading(_) | Activity::Running(_) => {

@@ -7,7 +7,8 @@ use crate::protocol::{NodeNews, NodePolicy, OtherWorkers};
 
 impl NodeMachine {
     /// Starts workers until there are as many as wanted. There are fewer only if the job is ending, if `init`
-    /// keeps failing (I1), or if the machine has no room for another process.
+    /// keeps failing (rule I1 in `docs/parallel-run-step.md`), or if the machine has no room for another
+    /// process.
     pub(super) fn spawn_wanted(&mut self, wanted: u32) {
         if self.is_ending || self.is_pausing() {
             return;
@@ -63,7 +64,8 @@ impl NodeMachine {
         self.report(NodeNews::Spawned { worker, pid, gpu });
     }
 
-    /// A worker process could not be started. The other workers continue, and we try again later.
+    /// Handles that a worker process could not be started. The other workers continue, and we try again
+    /// later.
     pub(super) fn on_spawn_failed(&mut self, worker: WorkerId, reason: String) {
         self.workers.remove(&worker);
         self.leases.release(worker);
@@ -71,13 +73,13 @@ impl NodeMachine {
         self.report(NodeNews::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
     }
 
-    /// Other jobs use the whole machine. We try again soon.
+    /// Handles that other jobs use the whole machine: we try again soon.
     pub(super) fn on_no_room(&mut self, worker: WorkerId) {
         self.workers.remove(&worker);
         self.leases.release(worker);
         self.next_worker = self.next_worker.min(worker.0);
         self.room_again_at = Some(self.now + NodePolicy::ROOM_PAUSE);
-        // The workers with higher numbers will get the same answer.
+        // Workers with higher numbers do not count: they will find no place either.
         let mut others = self.workers.range(..worker).map(|(_, worker)| worker.is_doomed());
         let other_workers = match (others.next(), others.all(|is_doomed| is_doomed)) {
             (None, _) => OtherWorkers::Alone,

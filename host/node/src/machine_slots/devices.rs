@@ -25,8 +25,8 @@ pub struct Devices(SlotsFolder);
 pub struct TakenDevices {
     /// The devices that this job got. The job keeps them until this is dropped.
     pub held: Vec<DeviceLease>,
-    /// The devices that other jobs have, by their positions in the requested list, with the process that took
-    /// each, if known.
+    /// The devices that other jobs have: the position of each in the requested list, and the process that
+    /// took it, if known.
     pub busy: Vec<(usize, Option<u32>)>,
 }
 

@@ -25,7 +25,7 @@ const SESSION_VARIABLE: &str = "XDG_RUNTIME_DIR";
 /// The variable that names the folder, if the operator's policy does not.
 const FOLDER_VARIABLE: &str = "SANDMILL_MACHINE_DIRECTORY";
 const GATE_FILE: &str = "gate";
-/// The pause between two tries to lock the gate. Counting takes far less.
+/// The pause between two tries to lock the gate. Counting the places takes far less.
 const GATE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Why a job cannot count the machine's workers or GPUs. The text is for users, and names the setting.

@@ -22,13 +22,14 @@ pub(super) struct Disk {
     pub(super) free: u64,
 }
 
-/// Whether the file system is on a server, which may be gone: a query could hang forever.
+/// Whether the file system is on a server. If the server is gone, a query could hang forever.
 fn is_remote(kind: &str) -> bool {
     kind.starts_with("fuse")
         || matches!(kind, "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "afs" | "lustre")
 }
 
-/// Whether the file system shows the kernel's own data, even if it reports blocks.
+/// Whether the file system only shows the kernel's own data. Such a file system may report blocks all the
+/// same.
 fn is_virtual(mount: &MountEntry) -> bool {
     mount.fs_vfstype == "devtmpfs"
         || ["/sys", "/proc"].iter().any(|folder| Path::new(&mount.fs_file).starts_with(folder))
@@ -103,7 +104,7 @@ mod tests {
         }
     }
 
-    /// F18.
+    /// Rule F18 in `docs/parallel-run-step.md`: the samples of the disks.
     #[test]
     fn the_used_share_excludes_reserved_space() {
         let disk = Disk {

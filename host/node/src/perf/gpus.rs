@@ -98,8 +98,8 @@ impl GpuUsages {
             .collect()
     }
 
-    /// The average use, in percent, of the GPUs with these indices and of AMD's, which are never leased.
-    /// `None` if no GPU reports it.
+    /// The average use, in percent, of NVIDIA's GPUs with these indices and of all AMD GPUs, which are never
+    /// leased. `None` if no GPU reports it.
     pub(super) fn percent(&self, leased: &[u32]) -> Option<u32> {
         let amd = amd_usages(&self.sys).into_iter().map(|usage| usage.to_gpu_use());
         let leased = self.gpus.iter().filter(|gpu| leased.contains(&gpu.index));
@@ -116,7 +116,7 @@ impl GpuUsages {
 }
 
 impl AmdUsage {
-    /// In the form that NVIDIA's readings have.
+    /// The same values in the form of NVIDIA's readings.
     fn to_gpu_use(&self) -> GpuUse {
         GpuUse {
             percent: u32::try_from(self.busy_percent).ok(),
@@ -168,7 +168,7 @@ mod tests {
         GpuUsages { nvidia: None, gpus: Vec::new(), sys: sys.to_owned() }
     }
 
-    /// K2: a value that a driver does not report is an empty field.
+    /// A value that a driver does not report is an empty field (rule K2 in `docs/parallel-run-step.md`).
     #[test]
     fn missing_readings_are_empty_fields() {
         let columns = columns("1").join(",");

@@ -27,8 +27,8 @@ const FIRST_SAMPLE: Duration = Duration::from_millis(500);
 /// When counting begins for the first sample: a percentage needs two readings.
 const BASELINE: Duration = Duration::from_millis(250);
 
-/// The gap before each sample is this many times the gap before the last one, up to the interval. So a job
-/// that is shorter than the interval has samples too.
+/// The gap before each sample is this many times the gap before the previous sample, up to the interval. So a
+/// job that is shorter than the interval has samples too.
 const GAP_GROWTH: u32 = 4;
 
 /// The delay of the first list of processes. Processes are listed at most once a minute, as that takes
@@ -40,7 +40,7 @@ const GPU_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 /// By how many percentage points the use of the GPUs must change to be reported again.
 const MIN_GPU_CHANGE: u32 = 5;
 
-/// How long the end of a job waits for the last sample, so that a hanging disk does not block the job.
+/// The longest time that the end of a job waits for the last sample: a hanging disk must not block the job.
 const LAST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The monitor's settings.
@@ -48,7 +48,7 @@ const LAST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
 pub struct MonitorOptions {
     /// The job directory, in which the samples are written.
     pub job_dir: JobDir,
-    /// The interval between samples; at the beginning it is shorter. `None` for no samples (A4 in
+    /// The interval between samples; at the beginning it is shorter. `None` for no samples (rule A4 in
     /// `docs/parallel-run-step.md`). The workers' memory is watched in any case.
     pub interval: Option<Duration>,
     /// The memory that each worker may use.

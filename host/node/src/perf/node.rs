@@ -8,7 +8,7 @@ use procfs::{Current, CurrentSI, KernelStats, Meminfo};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The first columns of `node_resource_usage.csv`; see K2 in `docs/parallel-run-step.md`.
+/// The first columns of `node_resource_usage.csv`; see rule K2 in `docs/parallel-run-step.md`.
 const HEADER: [&str; 14] = [
     "Time (UTC)",
     "CPU %",

@@ -245,7 +245,7 @@ mod tests {
         assert!(text.lines().any(|line| line.trim_start().starts_with(&format!("{me} "))));
     }
 
-    /// F17, F19.
+    /// Rules F17 and F19 in `docs/parallel-run-step.md`: the lists of processes.
     #[test]
     fn lists_are_sorted_by_cpu_and_memory() {
         let process = |pid, cpu, resident| ListedProcess {
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(users("root:x:0:0:r:/:/bin/sh\nbad\nu:x:7:7")[&7], "u");
     }
 
-    /// F18.
+    /// Rule F18 in `docs/parallel-run-step.md`: the samples of the job's processes.
     #[test]
     fn a_process_of_the_job_has_a_line() {
         let me = Process::myself().unwrap();

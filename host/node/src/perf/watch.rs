@@ -7,11 +7,11 @@
 use crate::model::{Failure, FailureKind, MemoryBudget, WorkerId};
 use procfs::process::Process;
 
-/// A worker may run this many threads, and one more for each processor, because ONNX Runtime may start that
-/// many. A worker itself has three threads, and a few more with a GPU.
+/// A worker may run this many threads, and one more for each processor, because ONNX Runtime may start one
+/// for each processor. A worker itself has three threads, and a few more with a GPU.
 const BASE_THREADS: u64 = 64;
 
-/// The most threads that a worker process may run.
+/// The maximum number of threads that a worker process may run.
 fn max_threads() -> u64 {
     BASE_THREADS + std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
@@ -81,7 +81,8 @@ mod tests {
     use crate::model::ByteSize;
     use std::process::{Command, Stdio};
 
-    /// W6: an out-of-memory failure differs from other ends, and says how much was used and allowed.
+    /// An out-of-memory failure differs from other ends, and says how much was used and allowed (rule W6 in
+    /// `docs/parallel-run-step.md`).
     #[test]
     fn a_process_over_its_budget_is_reported_once() {
         // `tail` keeps all its input in memory, because any part of it may belong to the last bytes.

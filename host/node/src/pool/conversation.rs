@@ -261,7 +261,7 @@ impl Inbox {
             let read = ready
                 .try_io(|from| Ok(rustix::io::read(from.get_ref(), self.buffer.as_mut_slice())?));
             let Ok(read) = read else { continue };
-            // A short read means that the pipe is empty, which saves another read.
+            // A read that does not fill the buffer has emptied the pipe, so no other read is needed.
             if read.as_ref().is_ok_and(|count| (1..self.buffer.len()).contains(count)) {
                 ready.clear_ready();
             }

@@ -24,7 +24,7 @@ use tokio::process::Command;
 pub(super) const STDERR_TAIL_BYTES: usize = 2048;
 
 /// Makes glibc's allocator request huge pages, which most machines give only on request. Without huge pages,
-/// inference with tensors of megabytes took a seventh longer.
+/// inference with tensors of several megabytes took a seventh longer.
 const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
 /// The program of child processes, with the arguments that make it a worker or a planner.
@@ -57,7 +57,7 @@ impl Program {
         let mut command = Command::new(&self.path);
         command.args(arguments).env_clear().current_dir(folder);
         wall::keep_apart(command.as_std_mut());
-        // For the case that the runtime ends before the pool's tasks do, or that a task cannot be started.
+        // Kills the child if the runtime ends before the pool's tasks do, or if a task cannot be started.
         command.kill_on_drop(true);
         if let Some(value) = std::env::var_os("RUST_BACKTRACE") {
             command.env("RUST_BACKTRACE", value);

@@ -281,7 +281,7 @@ impl DeliveredPlan {
         (self.received, self.is_later, self.opening) = (Prefix::default(), true, None);
     }
 
-    /// Remembers the text of a message. Returns whether no earlier process has sent it.
+    /// Remembers the text of a message. Returns false if an earlier process has sent the same text.
     fn remember(&mut self, text: &str) -> bool {
         if self.is_later && self.notices.contains(text) {
             return false;

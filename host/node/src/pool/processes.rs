@@ -177,7 +177,8 @@ impl Pool {
         if let Some((child, reports)) = self.zygote.fork(setup, leaf, (&worker_end, stderr)) {
             return Ok((child, WorkerEnds { socket, reports }));
         }
-        // If the fork succeeded too late to be noticed, that worker holds the first pair of sockets.
+        // The zygote may have forked a worker although we received no answer in time. That worker holds the
+        // first pair of sockets, so this one gets a new pair.
         let (socket, worker_end) = UnixStream::pair()?;
         let ends = (worker_end, stderr);
         let child = self.program.start_worker(setup, &self.component, leaf, ends)?;

@@ -109,8 +109,8 @@ async fn delivers_every_message_and_then_the_end() {
     assert_eq!(exit, WorkerExit { code: Some(3), note: "trouble".into(), ..WorkerExit::default() });
 }
 
-/// G1, G2: the worker's environment shows only its own GPU to the libraries that it loads. Without a lease
-/// there are no such variables.
+/// The worker's environment shows only its own GPU to the libraries that it loads. Without a lease, the
+/// environment has no such variables (rules G1 and G2 in `docs/parallel-run-step.md`).
 #[tokio::test]
 async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     let leased = "CUDA_CACHE_DISABLE=1\nCUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=3\n\
@@ -324,7 +324,8 @@ async fn dropping_the_pool_kills_its_processes() {
     assert!(!Path::new(&format!("/proc/{id}")).exists());
 }
 
-/// F11.
+/// The note about a worker's end holds the end of its stderr, with control characters escaped (rule F11 in
+/// `docs/parallel-run-step.md`).
 #[tokio::test]
 async fn a_note_is_the_printable_tail_of_stderr() {
     let script = r"i=0; while [ $i -lt 900 ]; do echo filler >&2; i=$((i+1)); done;

@@ -41,7 +41,7 @@ pub(super) struct Pandas3Line {
 pub(super) enum PandasChange {
     /// A chained assignment, such as `frame["a"][0] = 1`, changes only a copy.
     Chained,
-    /// A method with `inplace=True` of a part of a DataFrame changes only a copy.
+    /// A method that is called with `inplace=True` on a part of a DataFrame changes only a copy.
     Inplace,
     /// Text columns have the type `str` instead of `object`.
     Object,

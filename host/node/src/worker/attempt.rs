@@ -71,7 +71,8 @@ impl AttemptRunner {
         });
         let result = result.or_else(|failure| self.drop_files(failure));
         let may_have_files = result.is_err() || guest.may_have_made_files();
-        // If clearing fails, the next instance's `init` gets an emptied folder.
+        // If clearing fails, we drop the instance: before the `init` of the next instance, the folder is
+        // emptied.
         let is_cleared = !may_have_files || self.temporary.clear().is_ok();
         if self.folder.is_spoiled() || !is_cleared {
             guest.drop_instance();

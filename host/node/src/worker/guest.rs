@@ -30,7 +30,7 @@ impl Guest {
         &self.grants.limits
     }
 
-    /// The descriptors of the files for the first part of each of the guest's logs.
+    /// For each log of the guest, the descriptor of the file with the log's first part.
     pub(super) fn logs(&self) -> impl Iterator<Item = RawFd> {
         let Grants { stdout, stderr, log, .. } = &self.grants;
         [stdout, stderr, log].into_iter().filter_map(SinkFile::beginning)

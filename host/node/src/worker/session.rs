@@ -46,8 +46,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Makes the worker's folders and files, and loads the component. `None` if that failed, after notifying
-    /// the leader. Fails only if `link` fails.
+    /// Makes the worker's folders and files, and loads the component. If that fails, notifies the leader and
+    /// returns `None`. Fails only if `link` fails.
     pub(super) fn prepare(
         setup: WorkerSetup,
         mut link: LeaderLink,

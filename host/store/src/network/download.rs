@@ -20,7 +20,7 @@ use std::time::Duration;
 const ATTEMPTS: u32 = 4;
 /// The pause after the first attempt; it doubles after each further one.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The most bytes of an object's name that are part of its [substitute name](substitute_name).
+/// At most this many bytes of an object's name are part of its [substitute name](substitute_name).
 const MAX_NAME_BYTES: usize = 200;
 
 /// The manifest's record of an object that the job names, but that the store did not have.
@@ -86,7 +86,7 @@ pub(super) struct FetchTarget {
     pub(super) file: PathBuf,
     /// The path while the download is incomplete.
     pub(super) part: PathBuf,
-    /// The most bytes that the object may have.
+    /// The maximum size of the object in bytes.
     pub(super) max_bytes: u64,
 }
 

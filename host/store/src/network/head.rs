@@ -67,8 +67,9 @@ async fn head_one(store: &OpenStore, key: &Key) -> HeadResult {
     }
 }
 
-/// Whether an error means that there is no object of this name; there may be a folder. On a web server, an
-/// object to which access is denied counts as missing, too: there can be no folder.
+/// Whether an error means that there is no object of this name. The caller then looks for a folder of this
+/// name. On a web server, an object to which access is denied counts as missing, too: the server has no
+/// folders that the caller could find.
 pub(super) fn is_missing(error: &Error, store: &OpenStore) -> bool {
     match error {
         Error::NotFound { .. } => true,

@@ -25,7 +25,7 @@ use tokio::task::JoinSet;
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// The objects of a page, which is the usual limit of stores.
 const PAGE_OBJECTS: usize = 1000;
-/// The most bytes of a reason in the manifest.
+/// The maximum length of a reason in the manifest, in bytes.
 const MAX_REASON_BYTES: usize = 1000;
 
 /// A function that receives the progress.
@@ -34,7 +34,7 @@ pub(super) type Report<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
 /// What may be fetched, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListingExtent {
-    /// The most bytes that fit into the cache.
+    /// The maximum number of bytes that fit into the cache.
     pub(super) max_bytes: u64,
     /// Whether all wanted objects together must fit.
     pub(super) must_fit: bool,
@@ -58,7 +58,8 @@ pub(super) async fn list(
     let data = request.folder.join("data");
     let times = TimeResolution::of(&request.folder).map_err(FetchError::List)?;
     if !times.keeps_times() {
-        // We could not see whether objects of an earlier job are other versions.
+        // Without exact times, we could not see which files of an earlier job have another version than their
+        // objects.
         remove_others(&data, |_| false);
     }
     let mut lister = ObjectLister {
@@ -418,7 +419,8 @@ impl ObjectLister<'_> {
     }
 
     /// Notes that an object is missing. With `is_retried`, the object is fetched again for its mini-batch.
-    /// Otherwise, the manifest has the reason, under a valid file name unless objects are fetched on demand.
+    /// Otherwise, the manifest has the reason. The entry has the object's name if objects are fetched on
+    /// demand, and else a substitute that is a valid file name.
     fn missing(
         &mut self,
         name: &str,

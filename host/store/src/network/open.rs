@@ -30,7 +30,7 @@ pub(super) enum OpenStore {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest pause of a server while it sends an answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// The most redirects of a request.
+/// The maximum number of redirects of a request.
 const MAX_REDIRECTS: usize = 5;
 
 impl OpenStore {
@@ -132,7 +132,7 @@ pub(super) struct PageRange {
     pub(super) token: Option<String>,
     /// The key after which the page begins.
     pub(super) after: Option<String>,
-    /// The most objects of the page.
+    /// The maximum number of objects of the page.
     pub(super) max_keys: Option<usize>,
 }
 
@@ -188,7 +188,7 @@ fn client_options(is_plain_http: bool) -> ClientOptions {
     ClientOptions::new().with_allow_http(is_plain_http)
 }
 
-/// All retries of a request together take about half a minute.
+/// The settings for retries. All retries of a request together take about half a minute.
 fn retry_config() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {

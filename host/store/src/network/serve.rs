@@ -15,11 +15,11 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe::Receiver;
 
-/// The most bytes of memory that the process may allocate.
+/// The maximum amount of memory that the process may allocate, in bytes.
 const MEMORY_BYTES: u64 = 4 << 30;
-/// The most bytes of an object.
+/// The maximum size of an object in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 40;
-/// The most files and connections that are open at the same time.
+/// The maximum number of files and connections that are open at the same time.
 const MAX_OPEN_FILES: u64 = 1024;
 
 /// The files and folders that name resolution and TLS need.

@@ -7,7 +7,7 @@ use crate::dataset::TableLog;
 use crate::protocol::store::{FetchRequest, WantedObjects};
 use std::collections::BTreeMap;
 
-/// The most tables that are remembered.
+/// The maximum number of tables that are remembered.
 const MAX_TABLES: usize = 1000;
 
 /// The tables found so far.
@@ -20,8 +20,8 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    /// Knows no tables yet. `refused`: whether the request refuses tables. If it names the metadata files of
-    /// a table, it means these files, so we do not search for tables.
+    /// A value that knows no tables yet. `refused`: whether the request refuses tables. If the request names
+    /// the metadata files of a table, the user wants these files, so we do not search for tables.
     pub(super) fn new(refused: bool, wanted: &WantedObjects) -> Self {
         let names_log = |text: &str| TableLog::ALL.iter().any(|log| text.contains(log.folder()));
         let wants_log_files = match wanted {

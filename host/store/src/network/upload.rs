@@ -15,9 +15,9 @@ use walkdir::WalkDir;
 
 /// The size of a part of an upload, and of the largest file that is sent in one request, in bytes.
 const PART_BYTES: u64 = 8 << 20;
-/// The most parts of an object (S3 allows 10,000).
+/// The maximum number of parts of an object (S3 allows 10,000).
 const MAX_PARTS: u64 = 9000;
-/// The most parts that are sent at the same time.
+/// The maximum number of parts that are sent at the same time.
 const PARALLEL_PARTS: usize = 4;
 
 /// Why a file could not be sent.
