@@ -130,7 +130,7 @@ fn a_policy_that_others_can_write_is_not_used() {
     let ran = job.run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
     assert_snapshot!(messages(&ran), @"error: policy.yaml: is not used, because other users can write to it (mode 666) and so change what jobs may do; run: chmod go-w policy.yaml");
-    // The advice in the message works.
+    // With the permissions that the message advises, the policy is used.
     fs::set_permissions(ran.dir().join("policy.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
     ran.into_job().run(&["--policy", "policy.yaml"]).exits_with(0);
 }
@@ -145,7 +145,7 @@ fn a_leader_that_runs_as_root_warns() {
     };
     let warning = "runs as root";
     assert_eq!(run(&["--policy", "policy.yaml"]).stderr.contains(warning), is_root);
-    // Without a policy, only the log says so.
+    // Without a policy, only Sandmill's log says so, and no message.
     let ran = run(&[]);
     assert!(!ran.stderr.contains(warning), "{ran}");
     let logs = ran.dir().join("job/logs/sys");

@@ -1,5 +1,5 @@
-//! Guarantees for entry scripts from any toolchain: when each function is called, and what happens to its
-//! return value.
+//! Guarantees for entry scripts from any toolchain: when Sandmill calls each function, and what it does with
+//! the return value.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, python_guest, root, wat_module};
@@ -68,7 +68,8 @@ fn core_module_with_body(body: &str, resolve: &Resolve, package: PackageId) -> V
     module
 }
 
-/// In Go, for example, the allocator belongs to the language's runtime, and cannot run before `_initialize`.
+/// In some languages, the allocator works only after `_initialize` was called. In Go, for example, it belongs
+/// to the language's runtime.
 #[test]
 fn a_core_module_whose_allocator_needs_initialize_works() {
     let module = wat_module(
@@ -110,7 +111,7 @@ fn contract() -> (Resolve, PackageId) {
 #[test]
 fn run_must_return_rows_or_a_table() {
     let text = std::fs::read_to_string(root().join("wit/entry.wit")).expect("the contract reads");
-    // Removes the parts that need other packages.
+    // Removes the parts of the contract that need other packages.
     let (start, rest) = text.split_once("/// What the job's models are").expect("the models");
     let (_, rest) = rest.split_once("/// The three functions").expect("the functions");
     let (rest, _) = rest.split_once("/// What an entry script imports").expect("its end");

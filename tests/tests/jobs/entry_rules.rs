@@ -35,7 +35,7 @@ fn functions_are_called_the_right_number_of_times() {
             .lines()
             .filter(|line| line.starts_with("run ") || line.ends_with(" to stdout"))
             .collect();
-        // A worker may have no calls: it is stopped while it starts if all mini-batches are done.
+        // A worker may have no calls: if all mini-batches are done while it starts, it is stopped.
         let Some((first, rest)) = calls.split_first() else { continue };
         assert_eq!(*first, "init to stdout", "{text}");
         if rest.is_empty() {
@@ -74,7 +74,7 @@ fn workers_share_a_log_folder() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let agent = name.strip_suffix(".txt").unwrap();
         let facts = ran.log(&format!("user/entry_script_log/0/files/{name}"));
-        // A file may be empty: a worker is stopped while it starts if all mini-batches are done.
+        // A file may be empty: if all mini-batches are done while a worker starts, the worker is stopped.
         let is_its_own = facts.contains(&format!("agent_name={agent}\n"));
         assert!(is_its_own || facts.is_empty(), "{name}: {facts}");
     }

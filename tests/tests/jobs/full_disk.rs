@@ -65,7 +65,8 @@ fn assert_each_row_once(ran: &Ran) {
     assert_eq!(lengths, ["f0.txt: 1".len(), 9, 9, 64 << 20], "{ran}");
 }
 
-/// A full disk is not the fault of an item, so no item fails, even if the job tolerates failures.
+/// A full disk is not the fault of an item. So the job stops without failed items, even if it tolerates
+/// failures.
 #[test]
 fn no_room_for_a_part_file() {
     let job = job().yaml("output: results");
@@ -126,7 +127,7 @@ fn a_job_resumes_once_its_journal_has_room() {
     let Some(disk) = Disk::mount(&job.path("job"), 1000) else { return };
     let ran = job.run(&[]);
     ran.exits_with(42);
-    // The result and the advice are recorded nevertheless.
+    // Although the disk is full, the result and the advice are recorded.
     let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
     assert_eq!(state["status"], "failed", "{ran}");
     // Any of the files on the disk may be the first to fail.
@@ -156,9 +157,9 @@ fn a_job_resumes_once_its_journal_has_room() {
     assert!(!ran.has("job/work/reserve"), "{ran}");
 }
 
-/// If the disk has no room for an object, the object does not fail. Earlier mini-batches are done, and a
-/// resume does the rest. Objects of a file input are downloaded one by one. Those of a table are all
-/// downloaded at the start.
+/// If the disk has no room for an object, the job stops, and the object does not count as failed. Earlier
+/// mini-batches are done, and a resume does the rest. Objects of a file input are downloaded one by one.
+/// Those of a table are all downloaded at the start.
 #[test]
 fn no_room_for_the_objects_of_a_store() {
     let moto = Server::moto();
@@ -226,7 +227,7 @@ fn failures_on_a_full_disk_are_reported_at_the_end() {
     let in_error_files =
         ["process000", "process001"].map(|name| ran.log(&format!("user/error/0/{name}.txt")));
     assert!(!failed.is_empty(), "{ran}");
-    // The disk is small, so the reserved space may be too small for the last events: check only one
+    // The disk is small, so the reserved space may be too small for the last events. So check only one
     // direction.
     let in_error_files = ids(&in_error_files.concat(), "mini-batch ");
     let missing: Vec<_> = failed.difference(&in_error_files).collect();

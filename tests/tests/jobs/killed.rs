@@ -143,11 +143,12 @@ fn nothing_outlives_a_killed_leader() {
     let pids: BTreeSet<u32> = workers(&running).into_iter().map(|(_, pid)| pid).collect();
     assert_eq!(pids.len(), 2);
     running.kill_leader();
-    // The stuck worker also ends, although it receives no messages.
+    // The worker in the endless call also ends, although it reads no messages.
     wait_for_ends(&pids);
     let ran = running.wait();
     ran.exits_with(-9);
-    // The endless mini-batch begins with its first attempt again, so it needs a timeout.
+    // In the resumed job, the endless mini-batch begins with its first attempt again, which needs a timeout
+    // to end.
     let again = ran.into_job().run(&["--set", "run_invocation_timeout=1"]);
     again.exits_with(0);
     assert_eq!(again.sorted_output(), rows(), "{again}");
@@ -194,7 +195,7 @@ fn processes_that_load_compiled_code_have_a_wall() {
         // A zygote has one filter. A worker inherits this filter, and adds another.
         let filters = if command.ends_with(" worker zygote") { 1 } else { 2 };
         assert_eq!(number("Seccomp_filters:"), filters, "{command}: {status}");
-        // The only capabilities left are those for reading and linking files of other users.
+        // The process has kept no capabilities other than those for reading and linking files of other users.
         assert_eq!(number("CapEff:") & !0b110, 0, "{command}: {status}");
     }
 }
@@ -278,8 +279,8 @@ fn a_killed_planner_is_replaced() {
     assert_eq!(ran.output().lines().count(), 2_000_000);
 }
 
-/// Both planners are killed while they determine the columns of the file, so the file fails. It is the only
-/// file, so the job fails.
+/// Two planners in turn are killed while they determine the columns of the same file, so the file fails. It
+/// is the only file, so the job fails.
 #[test]
 fn a_file_at_which_two_planners_die_fails() {
     let mut running = job_with_slow_planning().start(&[]);

@@ -7,7 +7,8 @@ use sandmill_tests::{Job, Running, guest};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A folder with the operator's policy, and the folder by which jobs share the machine.
+/// A folder with the operator's policy, and with the folder in which jobs record how much of the machine they
+/// use.
 struct Machine(tempfile::TempDir);
 
 impl Machine {

@@ -214,7 +214,7 @@ def run(mini_batch):
     "#);
 }
 
-/// The sandbox also surrounds Python.
+/// A Python script is in the same sandbox as other guests.
 #[test]
 fn nothing_outside_can_be_reached() {
     let script = "import os, random, socket, subprocess, tempfile, threading

@@ -41,7 +41,8 @@ fn a_failed_job_resumes_with_a_higher_threshold() {
     assert_eq!(state(&done)["status"], "completed");
 }
 
-/// Earlier versions wrote CSV into `parallel_run_step.txt`. A job that such a version began keeps that name.
+/// Earlier versions of Sandmill wrote CSV into `parallel_run_step.txt`. A job that such a version began keeps
+/// that name.
 #[test]
 fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
     let settings = "output_format: csv\nappend_row_file_name: parallel_run_step.txt";
@@ -81,9 +82,9 @@ fn failed_mini_batches_are_retried_after_any_crash() {
     }
 }
 
-/// Rule W15: a mini-batch that failed for lack of a resource may succeed with a higher limit. Limits,
-/// timeouts, thresholds, the numbers of workers and attempts, and settings that only affect reports may
-/// change.
+/// Rule W15: a mini-batch that failed for lack of a resource may succeed with a higher limit. So limits and
+/// timeouts may change, and also thresholds, the numbers of workers and attempts, and settings that only
+/// affect reports.
 #[test]
 fn settings_that_do_not_affect_rows_may_change() {
     let failed = texts("hostile_files")
@@ -170,12 +171,12 @@ fn a_job_without_any_success_starts_over() {
     assert_eq!(state(&again)["times_resumed"], 0);
 }
 
-/// Rule M9, reversed: a checkpoint is not used if it no longer matches the inputs.
+/// Rule M9, the opposite case: a job is not resumed if its inputs have changed.
 #[test]
 fn inputs_must_be_unchanged() {
     let message = refusal_of_changed_files(failed_job().file("in/a.txt", "1234"));
     assert_snapshot!(message, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place");
-    // The new file is the first in the list, so mini-batch 0 is another one.
+    // The new file is the first in the list, so mini-batch 0 would have another file.
     let message = refusal_of_changed_files(failed_job().file("in/0.txt", "0"));
     assert!(
         message.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) has changed since it was done"),

@@ -1,6 +1,6 @@
-//! The tests run jobs with thousands of mini-batches. They kill workers and leaders at random times, and cut
-//! the ends of part files as a power loss would. A job that is resumed until it is done must have the rows
-//! and files of an undisturbed run: no row or file is lost or duplicated.
+//! Tests that kill processes of jobs with thousands of mini-batches. They kill workers and leaders at random
+//! times, and cut the ends of part files as a power loss would. A job that is resumed until it is done must
+//! have the rows and files of an undisturbed run: no row or file is lost or duplicated.
 //!
 //! `SANDMILL_KILLS=1000` sets the total number of kills, for a longer run.
 
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// The number of mini-batches of each job.
 const MINI_BATCHES: usize = 5000;
 
-/// The number of kills of all tests together. Each test makes a part of them.
+/// The number of kills of all tests together. Each test makes a share of these kills.
 fn total_kills() -> usize {
     std::env::var("SANDMILL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(210)
 }
@@ -82,7 +82,8 @@ fn run_with_kills(job: Job, random: &mut Random, kills: &mut Kills, min_kills: u
             return ran;
         }
         // Do not cut the files of a completed job: they were synced, and no later run would repair them. Also
-        // do not cut part files with their final names, because they may be the workers' files.
+        // do not cut the files of a job whose parts already have their final names, because these may be the
+        // same files as the workers' files.
         let state = fs::read_to_string(ran.dir().join("job/job.json")).unwrap_or_default();
         if !state.contains("\"completed\"") && !ran.has("job/output/parallel_run_step") {
             cut_tails(ran.dir(), random, kills);
@@ -95,8 +96,8 @@ fn run_with_kills(job: Job, random: &mut Random, kills: &mut Kills, min_kills: u
     panic!("a job that is killed and resumed a thousand times is never done");
 }
 
-/// Kills workers for the given time, then the leader. Returns whether it killed the leader. It does not if
-/// the job ends before, or if there were enough kills.
+/// Kills workers for the given time, then the leader. Returns whether it killed the leader. It does not kill
+/// the leader if the job ends first, or if there were enough kills.
 fn kill_processes(
     running: &mut Running,
     life: Duration,
@@ -167,7 +168,7 @@ fn rows_survive_kills() {
     });
 }
 
-/// The same if each worker's rows stay in the worker's file (`output_layout: parts`).
+/// Rows survive kills also if each worker's rows stay in the worker's file (`output_layout: parts`).
 #[test]
 fn parts_survive_kills() {
     let mut expected: Vec<String> =
@@ -179,7 +180,7 @@ fn parts_survive_kills() {
     });
 }
 
-/// The same for files that entry scripts write.
+/// Files that entry scripts write survive kills as rows do.
 #[test]
 fn files_survive_kills() {
     let mut expected: Vec<String> = (0..MINI_BATCHES)
@@ -204,7 +205,7 @@ fn files_survive_kills() {
     });
 }
 
-/// The same for tables.
+/// Rows of tables survive kills, too.
 #[test]
 fn tables_survive_kills() {
     let mut csv = "id,name\n".to_owned();
@@ -225,7 +226,8 @@ fn tables_survive_kills() {
     });
 }
 
-/// The same with so many rows that they are copied to the output before their mini-batches are committed.
+/// Rows survive kills also if there are so many that they are copied to the output before their mini-batches
+/// are committed.
 #[test]
 fn rows_that_are_copied_early_survive_kills() {
     let name = "a name that makes a row long ".repeat(4);

@@ -1,5 +1,5 @@
-//! The leader is killed between two steps of beginning, committing or ending a job, for all pairs of steps.
-//! The resumed job must have the rows and files of an undisturbed run.
+//! While a job begins, commits or ends, the leader is killed between two steps. The tests do this between
+//! each step and the next. The resumed job must have the rows and files of an undisturbed run.
 //!
 //! In builds with debug assertions, the leader kills itself at the fail points that `SANDMILL_FAIL_POINT`
 //! names (see `host/model/src/fail_point.rs`).
@@ -76,19 +76,20 @@ fn a_leader_may_end_anywhere() {
     kill_at_each_point(job, "");
 }
 
-/// The same if the machine crashes, so that files lose all bytes that were not synced.
+/// The machine crashes instead of the leader, so that files also lose all bytes that were not synced.
 #[test]
 fn power_may_fail_anywhere() {
     kill_at_each_point(job, ":cut");
 }
 
-/// The same if each worker's rows stay in the worker's file.
+/// The leader is killed anywhere in a job whose rows stay in one file for each worker.
 #[test]
 fn a_leader_may_end_anywhere_before_parts_are_made() {
     kill_at_each_point(job_with_parts, ":cut");
 }
 
-/// The same for each fail point by its name, which also covers points late in a job.
+/// The leader is killed at each fail point, which is given by its name. This also covers points late in a
+/// job.
 #[test]
 fn a_leader_may_end_at_each_point_by_name() {
     let names = names(&root().join("host"));
@@ -143,7 +144,7 @@ fn overwriting_may_end_anywhere() {
 }
 
 /// If the leader was killed after the last commit, but before a worker was shut down, a resume runs `init`
-/// and `shutdown` in another worker, so that their files exist.
+/// and `shutdown` in another worker, so that the files that `shutdown` writes exist.
 #[test]
 fn a_resume_without_mini_batches_still_shuts_a_worker_down() {
     const ONE_MINI_BATCH: [&str; 4] = ["--set", "mini_batch_size=6", "--process-count", "1"];
@@ -160,7 +161,7 @@ fn a_resume_without_mini_batches_still_shuts_a_worker_down() {
     let ran = ran.into_job().env(FAIL_POINT, "").run(&ONE_MINI_BATCH);
     ran.exits_with(0).says("resumed: 1 mini-batch done");
     assert!(ran.has(&shutdown("process001")), "{ran}");
-    // If a worker was shut down before the crash, no other worker is started for it.
+    // If a worker had called `shutdown` before the crash, the resume starts no other worker to call it.
     let ran = job().env(FAIL_POINT, "all-synced").run(&ONE_MINI_BATCH);
     assert!(has_crashed(&ran), "{ran}");
     let ran = ran.into_job().env(FAIL_POINT, "").run(&ONE_MINI_BATCH);

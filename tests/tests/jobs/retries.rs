@@ -1,5 +1,5 @@
-//! How soon a failed mini-batch is retried, how soon a job ends after a failure that it does not tolerate,
-//! and how often workers are started if `init` fails.
+//! How soon a failed mini-batch is retried, how soon a job ends if it does not tolerate a failure, and how
+//! often workers are started if `init` fails.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]

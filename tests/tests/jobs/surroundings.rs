@@ -24,8 +24,8 @@ process_count_per_node: 1",
         )
 }
 
-/// Rules E4, E11, E15, E16, C18, V2, V6 (docs/parallel-run-step.md): the context, the arguments, which
-/// Sandmill passes unchanged, and the values of the helper `EntryScript`.
+/// Rules E4, E11, E15, E16, C18, V2, V6 (docs/parallel-run-step.md): the script sees the context, its
+/// arguments, which are passed unchanged, and the values of the helper `EntryScript`.
 #[test]
 fn an_entry_script_sees_the_settings_of_the_job_file() {
     // The leader's own variables are not passed to guests.
@@ -75,7 +75,7 @@ fn output_of_an_entry_script_goes_to_log_files() {
     assert!(stdout.starts_with("init to stdout\nrun 0 attempt 1\n"), "{stdout}");
     assert!(stdout.ends_with("shutdown to stdout\n"), "{stdout}");
     assert_eq!(ran.log("user/stderr/0/process000.stderr.txt"), "init to stderr\n");
-    // The file that the script wrote into the log folder.
+    // The script wrote this file into the log folder.
     assert!(
         ran.log("user/entry_script_log/0/files/process000.txt").contains("agent_name=process000")
     );

@@ -1,6 +1,6 @@
 //! Checks that no folder of `host` and `guest-sdk` has an import cycle between its files and subfolders.
-//! `mod.rs` and `lib.rs`, which name all files of their folder, do not count, nor does code under
-//! `#[cfg(test)]`.
+//! `mod.rs` and `lib.rs` do not count, because they name all files of their folder. Code under `#[cfg(test)]`
+//! does not count either.
 
 use sandmill_tests::root;
 use sandmill_tests::sources::{
@@ -205,7 +205,7 @@ fn finds_cycles_of_files_and_folders() {
     let one = ["src: a.rs -> b.rs -> a.rs (2 in all)"];
     assert_eq!(cycles("use super::b::X;", "use super::a::Y;", ""), one);
     assert_eq!(cycles("use crate::{b::X, c};", "fn f() { crate::a::y(); }", ""), one);
-    // Through names that the folder's module re-exports.
+    // The imports go through names that the folder's module re-exports.
     assert_eq!(cycles("use crate::b::X;", "use crate::A;", ""), one);
     assert_eq!(cycles("mod m { use super::super::b; }", "use super::Other;", ""), one);
     assert_eq!(cycles("use crate::b::X;", "use crate::Unknown;", ""), no_cycles);

@@ -76,7 +76,7 @@ const FORBIDDEN_IN_LEADER: [&str; 12] = [
     "wasmtime",
 ];
 
-/// Checks all dependencies of the leader, including indirect ones.
+/// Checks all dependencies of the leader's crate, including indirect ones.
 #[test]
 fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
     let tree = tree("normal,build", &["--package", "sandmill-leader"]);
@@ -86,7 +86,7 @@ fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
-/// The program's features, each with libraries that only this feature adds.
+/// The program's features, each with the libraries that only this feature adds to the program.
 const FEATURE_LIBRARIES: [(&str, &[&str]); 3] = [
     ("inference", &["libloading", "ort", "tract-onnx"]),
     ("cuda", &["nvml-wrapper", "tract-cuda"]),
@@ -123,7 +123,8 @@ fn a_build_has_only_the_libraries_of_its_features() {
 const FEATURE_PACKAGES: [&str; 5] =
     ["sandmill", "sandmill-guest-host", "sandmill-node", "sandmill-store", "sandmill-without"];
 
-/// Otherwise the tests of builds without features would compile hundreds of crates a second time.
+/// In a build without features, other crates than Sandmill's have the same features as in the build of the
+/// workspace. Otherwise the tests of such builds would compile hundreds of crates a second time.
 #[test]
 fn a_build_without_features_shares_all_other_crates() {
     let built = |packages: &[&str]| {
@@ -224,8 +225,8 @@ fn files_stay_short() {
     assert!(wrong.is_empty(), "files longer than {MAX_LINES} lines:\n{wrong}");
 }
 
-/// Files of `host` that may write to standard output or standard error, each with the reason. All text for
-/// users goes through `src/cli/terminal.rs`, which escapes control characters.
+/// The only files of `host` that may write to standard output or standard error, each with the reason. All
+/// text for users goes through one of them, `src/cli/terminal.rs`, which escapes control characters.
 const PRINTING: [(&str, &str); 14] = [
     ("guest/build.rs", "prints instructions for cargo"),
     ("src/cli/terminal.rs", "escapes and prints all text for users"),

@@ -3,7 +3,8 @@
 use sandmill_tests::{root, sandmill};
 use std::process::Command;
 
-/// These tests compare the readers and writers of Arrow with pyarrow, and check the scan of imports.
+/// The tests in Python compare Sandmill's Arrow reader and writer with pyarrow, and check how a script's
+/// imports are found.
 #[test]
 fn the_tests_in_python_pass() {
     run_python_tests(&["test_arrow.py", "test_frames.py", "test_scan.py"]);

@@ -159,8 +159,8 @@ fn test_file(name: &str) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// Whether a name in the table of attacks refers to tests: a file of end-to-end tests, one test in this file,
-/// a module of the host, or a function.
+/// Whether a name in the table of attacks refers to tests: it is a file of end-to-end tests, one test in such
+/// a file, a module of the host, or a function.
 fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     let file = |path: String| root().join(path).is_file();
     let Some((first, last)) = name.rsplit_once("::") else {

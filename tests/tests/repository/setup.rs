@@ -17,7 +17,7 @@ const REAL_COMMANDS: [&str; 16] = [
     "sort", "tail", "timeout", "touch",
 ];
 
-/// A machine without a WebAssembly target, but with the commands that all tests need.
+/// A pretended machine. It has the commands that all tests need, but Rust has no WebAssembly target on it.
 struct Machine(TempDir);
 
 impl Machine {

@@ -47,8 +47,8 @@ fn table(script: &str, csv: &str) -> Job {
         .env("SANDMILL_CACHE_DIR", &text(&cache()))
 }
 
-/// The output of a job's script in ordinary CPython. `tests/src/native.py` describes `kind`, `paths` and
-/// `rows`.
+/// Runs a job's script in ordinary CPython, and returns the output. `tests/src/native.py` describes `kind`,
+/// `paths` and `rows`.
 fn native(folder: &Path, kind: &str, paths: &[&str], rows: Option<&str>) -> String {
     let ran = Command::new(python())
         .arg(root().join("tests/src/native.py"))

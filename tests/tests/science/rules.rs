@@ -148,7 +148,7 @@ fn the_runtime_follows_from_the_imports() {
     "#);
 }
 
-/// The host runs the models, outside the sandbox.
+/// A script passes arrays to models, and gets arrays. The host runs the models, outside the script's sandbox.
 #[test]
 fn models_take_and_return_arrays() {
     if !is_installed() {

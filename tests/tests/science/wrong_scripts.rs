@@ -4,7 +4,8 @@ use crate::{files, is_installed};
 use insta::assert_snapshot;
 
 /// Runs a job over three files, one per mini-batch. The script executes the lines `first` only for the first
-/// file. Returns the output, which should have the other files, and the message about the first mini-batch.
+/// file. Returns the output, which should have rows for the other files only, and the message about the first
+/// mini-batch.
 fn output_and_message(first: &str) -> String {
     let script = format!(
         "import os, sys

@@ -56,8 +56,8 @@ fn a_folder_of_s3_is_an_input() {
     ran.says("4 objects, 7 bytes; 4 to fetch\n");
     assert_no_secrets(&ran);
 
-    // Nothing is fetched again, and the result is reused, until an object changes, even to another of the
-    // same length.
+    // As long as no object changes, nothing is fetched again, and the result is reused. A change is noticed
+    // even if the object's length stays the same.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("4 objects, 7 bytes; 0 to fetch\n").says("nothing has changed");
@@ -159,7 +159,8 @@ fn an_input_may_be_larger_than_the_cache() {
     assert!(failed.contains("its mini-batch takes 2148 KB"), "{failed}");
 }
 
-/// The first mini-batch runs before the last object has arrived, for files and for tables.
+/// The first mini-batch runs as soon as its own objects have arrived, before the last object. This is tested
+/// for files and for tables.
 #[test]
 fn the_first_mini_batch_waits_only_for_its_objects() {
     let server = Server::objects(0);
@@ -359,8 +360,8 @@ fn a_policy_allows_datastores_by_name() {
     ran.says("the operator's policy allows only the datastores blobs");
 }
 
-/// While an earlier version of Sandmill fetched an object, its cache had a file of zeros with the object's
-/// length and time.
+/// An earlier version of Sandmill first made a file of zeros in its cache, with the object's length and time,
+/// and then fetched the content into it. Such a file must not be taken for the object.
 #[test]
 fn cached_files_of_an_earlier_version_are_not_used() {
     let moto = Server::moto();
@@ -375,7 +376,8 @@ fn cached_files_of_an_earlier_version_are_not_used() {
     let slot = fs::read_dir(ran.dir().join("objects")).unwrap().next().unwrap().unwrap();
     let name = slot.file_name().into_string().unwrap();
     let old = slot.path().with_file_name(name.strip_prefix("2-").expect("it has a version"));
-    // Restores this state: replaces the content by zeros, and keeps the length and time.
+    // Makes the files of the cache look like that: replaces the content by zeros, and keeps the length and
+    // time.
     for entry in fs::read_dir(slot.path().join("data")).unwrap() {
         let entry = entry.unwrap();
         let file = fs::File::options().write(true).open(entry.path()).unwrap();

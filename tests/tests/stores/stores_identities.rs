@@ -97,13 +97,13 @@ fn a_service_account_gives_access_to_google() {
     assert_all_read(&ran);
     let rows = clouds.server.get("/put/out/parallel_run_step.txt");
     assert_eq!(rows.lines().count(), 2, "{rows}");
-    // By URL, with the credentials of the environment.
+    // The input is a URL, and the credentials come from the environment.
     let ran = job("gs://gcs/in/*.txt", "")
         .env("GOOGLE_APPLICATION_CREDENTIALS", &clouds.path("account.json"))
         .env("GOOGLE_BASE_URL", &url)
         .run(&[]);
     assert_all_read(&ran);
-    // With another account.
+    // The key belongs to another service account.
     let others = Clouds::new(false);
     let ran = job("{path: in/, datastore: g}", &stores(&others.path("account.json"))).run(&[]);
     ran.exits_with(2);
@@ -168,7 +168,7 @@ fn identities_of_amazon_machines_pods_and_roles_are_used() {
             .run(&[]);
         assert_all_read(&ran);
     }
-    // The STS server must have TLS.
+    // Sandmill uses an STS server only with TLS, so this server has a certificate.
     let clouds = Clouds::new(true);
     let url = clouds.secure_url();
     let role = |job: Job| {

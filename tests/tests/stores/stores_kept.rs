@@ -1,4 +1,5 @@
-//! Side inputs and models in stores, and stores with unusual keys, servers or caches.
+//! Side inputs and models in stores. Also objects with unusual keys, servers with unusual responses, and
+//! caches on unusual disks.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, cut_denials, guest};
@@ -128,8 +129,9 @@ fn policies_apply_to_side_inputs_and_models() {
     "#);
 }
 
-/// An object whose key cannot be a file's path fails, and so does an object below another object. The other
-/// objects are processed, for inputs by folder and by glob.
+/// An object whose key cannot be a file's path fails, and so does an object whose key continues the key of
+/// another object as if that were a folder. The other objects are processed, for inputs by folder and by
+/// glob.
 #[test]
 fn odd_keys_fail_their_own_items() {
     let moto = Server::moto();
@@ -268,7 +270,7 @@ fn a_file_system_that_rounds_times_serves_no_old_versions() {
         if !format.is_empty() {
             assert_eq!(ran.sorted_output(), ["1", "3"]);
         }
-        // Unmount before the folder that contains it is removed.
+        // Unmount the file system before the folder that contains it is removed.
         drop(rounding);
     }
 }

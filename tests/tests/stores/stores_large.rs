@@ -1,5 +1,5 @@
-//! Tables in stores that are larger than the cache. The planner requests each object, and objects that are no
-//! longer needed are removed to make room for the next ones.
+//! Tables in stores, where all objects together are larger than the cache. The planner requests each object,
+//! and objects that are no longer needed are removed to make room for the next ones.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -326,8 +326,8 @@ fn objects_that_cannot_be_fetched_fail_alone() {
     );
 }
 
-/// Empty objects and local files are not fetched. With full inference, each object is read twice, and must be
-/// the same although other objects are fetched and removed in between.
+/// Empty objects and local files are not fetched. With full inference, each other object is read twice, and
+/// must be the same both times, although it may be removed and fetched again in between.
 #[test]
 fn empty_objects_and_local_files_need_no_fetch() {
     let moto = Server::moto();
@@ -346,8 +346,8 @@ fn empty_objects_and_local_files_need_no_fetch() {
     }
 }
 
-/// The mini-batches of an object that could not be fetched come last on a resume, after all other files.
-/// Here, they are enough to fill all queues.
+/// If an object could not be fetched, a resume runs its mini-batches last, after those of all other objects.
+/// In this test, there are enough of these mini-batches to fill all queues.
 #[test]
 fn failed_objects_are_fetched_again_last() {
     let server = Server::objects(0);
@@ -367,8 +367,8 @@ fn failed_objects_are_fetched_again_last() {
     assert!(bytes_here(&ran.dir().join("objects")) <= CACHE_BYTES);
 }
 
-/// When the mini-batches of the failed objects begin, the planner still needs the last object. The
-/// mini-batches must not block the planner, because the cache has no room for both objects.
+/// The cache has room for only one of the two failed objects. When the first mini-batches of the failed
+/// objects begin, the planner still needs the last object. These mini-batches must not block the planner.
 #[test]
 fn several_failed_objects_share_room_for_one() {
     let server = Server::objects(0);

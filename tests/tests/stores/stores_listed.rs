@@ -91,8 +91,8 @@ fn a_mini_batch_sees_only_its_own_objects() {
     }
 }
 
-/// Cached files of an earlier job do not cause failures, even if a folder has replaced an object, or the
-/// reverse.
+/// Cached files of an earlier job do not cause failures, even if in the store a folder has replaced an
+/// object, or an object a folder.
 #[test]
 fn objects_become_folders_and_folders_objects() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/d", ""), ("in/d/e", "333")]);
@@ -108,7 +108,7 @@ fn objects_become_folders_and_folders_objects() {
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["b: 2", "d: 3", "x: 1"]);
-    // The reverse, for tables.
+    // In a job over tables, objects become folders and folders become objects.
     for name in ["a/x", "b", "d"] {
         moto.delete(&format!("/box/in/{name}"));
     }
@@ -124,7 +124,8 @@ fn objects_become_folders_and_folders_objects() {
     assert_eq!(ran.sorted_output(), ["1", "2"]);
 }
 
-/// Some stores have an empty object for each folder, with the folder's name, and return it on request.
+/// Some stores have an empty object for each folder, with the folder's name. An empty object with other
+/// objects below it is therefore treated as a folder.
 #[test]
 fn an_empty_object_with_others_below_is_a_folder() {
     let moto =
@@ -241,7 +242,8 @@ fn a_killed_fetch_process_is_replaced() {
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }
 
-/// The same with tables that all fit into the cache, so that all are fetched at the start.
+/// The fetch process is killed while it fetches tables. All of them fit into the cache, so all are fetched at
+/// the start.
 #[test]
 fn a_killed_fetch_process_is_replaced_for_tables() {
     let server = Server::objects(0);
