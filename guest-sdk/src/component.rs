@@ -17,7 +17,7 @@ pub use crate::bindings::sandmill::entry::types::{MiniBatch, MiniBatchContext, R
 /// Keeps the instance between calls.
 type Slot<S> = LocalKey<RefCell<Option<S>>>;
 
-/// `entry.init`.
+/// Implements the exported function `entry.init`.
 ///
 /// # Errors
 /// Returns the error of the entry script's `init`.
@@ -30,7 +30,7 @@ pub fn init<S: EntryScript>(slot: &'static Slot<S>) -> Result<(), String> {
     Ok(())
 }
 
-/// `entry.run`.
+/// Implements the exported function `entry.run`.
 ///
 /// # Errors
 /// Returns the error of the entry script's `run`, or says that the mini-batch is of another kind.
@@ -59,7 +59,7 @@ pub fn run<S: EntryScript>(
     results.map_err(|error: crate::Error| error.to_string())
 }
 
-/// `entry.shutdown`.
+/// Implements the exported function `entry.shutdown`.
 pub fn shutdown<S: EntryScript>(slot: &'static Slot<S>) {
     slot.with_borrow_mut(|instance| {
         if let Some(instance) = instance {

@@ -156,8 +156,8 @@ impl TestHost {
         self
     }
 
-    /// Appends a partition key and its value. Mini-batches for which the test passes a context do not get
-    /// them.
+    /// Appends a partition key and its value to the context of each mini-batch. If the test passes its own
+    /// context for a mini-batch, that context stays unchanged.
     #[must_use]
     pub fn partition_key(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.partition_key_value.push((key.into(), value.into()));
@@ -436,7 +436,7 @@ mod tests {
         }
     }
 
-    /// E15.
+    /// Rule E15 in docs/parallel-run-step.md: the context has the partition keys.
     #[test]
     fn a_test_sets_partition_keys() {
         let mut script = TestHost::new().partition_key("user", "ann").init::<ReportsAll>().unwrap();

@@ -150,7 +150,7 @@ impl Tensor {
             Some((first, rest)) => (*first, rest.iter().product()),
             None => (1, 1),
         };
-        // Does not cut the values into chunks, because a row may have width 0.
+        // A row may have width 0, for which `chunks` would panic.
         Ok((0..number).map(move |row| &values[row * width..(row + 1) * width]))
     }
 
@@ -217,7 +217,7 @@ impl Tensors {
     /// The tensor with this index, counted from 0.
     ///
     /// # Errors
-    /// There are fewer tensors.
+    /// There is no tensor with this index.
     pub fn at(&self, index: usize) -> Result<&Tensor, Error> {
         match self.named.get(index) {
             Some((_, tensor)) => Ok(tensor),

@@ -67,7 +67,7 @@ mod tests {
     use crate::{EntryScript, Files, Job, MiniBatchContext};
     use std::path::PathBuf;
 
-    /// Returns its arguments as results.
+    /// An entry script that returns the job's arguments as results.
     struct Returns(Results);
 
     impl EntryScript for Returns {

@@ -1,4 +1,4 @@
-//! Recognises the kind of an entry script's file, and makes a component of a core module.
+//! Recognises the kind of an entry script's file, and turns a core module into a component.
 
 use super::CompileError;
 use crate::model::hex;
@@ -24,7 +24,7 @@ const COMPONENT_VERSION: [u8; 4] = [0x0d, 0, 1, 0];
 /// Recognises a file by its first bytes.
 ///
 /// # Errors
-/// If the file is not WebAssembly of a known version. The text says what it looks like instead.
+/// If the file is not WebAssembly, or has an unknown version. The error says what the file looks like.
 pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
     if let Some(version) = bytes.strip_prefix(b"\0asm") {
         return match version.get(..4) {
@@ -98,8 +98,8 @@ fn hex_bytes(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| hex([*byte])).collect::<Vec<_>>().join(" ")
 }
 
-/// Makes a component of a core module that was built as a `wasm32-wasip1` reactor and has WIT metadata.
-/// Returns a component unchanged.
+/// Turns a core module into a component. The module must be a `wasm32-wasip1` reactor with WIT metadata. A
+/// component is returned unchanged.
 ///
 /// # Errors
 /// If the bytes are not a component or core module, have no metadata, or are inconsistent.
@@ -119,8 +119,8 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
     })
 }
 
-/// Makes a component of a core module. `glue` is a module that connects the core module to the contract, and
-/// the module name from which the core module imports.
+/// Turns a core module into a component. `glue` is the module name from which the core module imports, and
+/// the glue: a module that connects the core module to the contract.
 pub(super) fn encode(module: &[u8], glue: Option<(&str, &[u8])>) -> anyhow::Result<Vec<u8>> {
     // The adapter (WASI 0.1 on WASI 0.2) gets its memory by growing the module's memory. It cannot call the
     // module's allocator, which in some languages (Go) cannot run before `_initialize`.

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 /// The folder for Sandmill's C files, below the user's folder.
 const BINDINGS_FOLDER: &str = "target/sandmill";
-/// The file with the user's compiler flags, one per line, as clangd reads it.
+/// The file with the user's compiler flags, one per line. clangd, the language server of editors, reads the
+/// same file.
 const FLAGS_FILE: &str = "compile_flags.txt";
 /// The distribution's headers of wasi-libc.
 const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
@@ -229,8 +230,8 @@ impl CCompiler {
             }
         }
         if has_cpp && matches!(self, Self::Sdk(_) | Self::Distribution(_)) {
-            // We call clang and not clang++: it compiles each source by its file name, and our own sources
-            // are C. But it does not link the C++ libraries by itself.
+            // We call clang, because it chooses C or C++ by the name of each source. (clang++ would compile
+            // our own C sources as C++.) But clang does not link the C++ libraries by itself.
             command.args(["-lc++", "-lc++abi"]);
         }
         command

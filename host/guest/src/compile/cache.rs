@@ -118,8 +118,8 @@ impl Cache {
     }
 
     /// Compiles a component, or a core module with WIT metadata, unless the cache has its code. A child
-    /// process compiles, after it has checked the contract. `say` receives a line for the user before a
-    /// compilation, which may take many seconds.
+    /// process checks the contract and compiles. `say` receives a line for the user before a compilation,
+    /// which may take many seconds.
     ///
     /// # Errors
     /// If the file cannot be read or is not an entry script (the text says why), or the cache cannot be
@@ -133,7 +133,7 @@ impl Cache {
         self.prepare_file(EntryFile::open(entry_script, &self.compiler)?, with, say)
     }
 
-    /// [`Cache::prepare`] for an open file.
+    /// Does the same as [`Cache::prepare`], for a file that is already open.
     ///
     /// # Errors
     /// As [`Cache::prepare`].
@@ -222,7 +222,7 @@ pub(super) fn open(dir: &Dir, name: &str) -> io::Result<File> {
     dir.open_with(name, &options).map(cap_std::fs::File::into_std)
 }
 
-/// Whether no process writes to a temporary file.
+/// Whether a temporary file is left over: no process is writing to it.
 pub(super) fn is_left_over(file: &File) -> bool {
     match file.try_lock() {
         Ok(()) => true,
@@ -350,8 +350,8 @@ fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
     Ok(trailer[..] == expected)
 }
 
-/// The XXH3 hash of an entry's name and the rest of `reader`. Because of the name, an entry is invalid under
-/// another name.
+/// The XXH3 hash of an entry's name and the rest of `reader`. It includes the name, so that an entry is
+/// invalid if its file gets another name.
 fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
     let mut hasher = twox_hash::xxhash3_128::Hasher::new();
     hasher.write(&[name.as_bytes(), &[0]].concat());

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// Checks that the host has each function that a component imports. The sandbox module passes this check,
+/// Checks that the host has each function that a component imports. The module `sandbox` provides the check,
 /// because it defines the host's functions.
 pub type CheckImports = fn(&Engine, &Component) -> Result<(), CompileError>;
 

@@ -120,8 +120,8 @@ impl Compiler {
         self.run_task(&CompileTask::Componentize, source, Some(target)).map(drop)
     }
 
-    /// Writes a component to `target` that prepares an interpreter: it runs `text`, a program in the
-    /// interpreter's language.
+    /// Writes to `target` a component that prepares an interpreter: the component runs `text`, a program in
+    /// the interpreter's language.
     ///
     /// # Errors
     /// If the module is not an interpreter's.
@@ -320,7 +320,7 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
-    /// Programs that do not behave like the compiler are ended, and what they write is not obeyed.
+    /// A program that does not behave like the compiler is ended, and its output is not trusted.
     #[test]
     fn a_misbehaving_child_is_ended() {
         let folder = tempfile::tempdir().unwrap();

@@ -119,7 +119,7 @@ pub enum ImportPower {
 }
 
 impl super::contract::ComponentNames {
-    /// Whether an entry script imports inference, so that it may run models on the host.
+    /// Whether the entry script imports an interface for inference, with which it may run models on the host.
     pub fn compute_with_models(&self) -> bool {
         self.imports.iter().any(|import| ImportPower::of(import) == ImportPower::Inference)
     }

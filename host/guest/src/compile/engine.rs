@@ -118,8 +118,9 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .relaxed_simd_deterministic(true)
         .cranelift_nan_canonicalization(with.deterministic)
         .wasm_memory64(false)
-        // C++ and setjmp need exceptions, which are on the collector's heap. The memory budget counts the
-        // growth of this heap. The other proposals for garbage collection are not needed.
+        // C++ and setjmp need exceptions. The engine stores them on the heap of its garbage collector, and
+        // the memory budget counts the growth of this heap. Guests do not need the other features of garbage
+        // collection.
         .wasm_exceptions(true)
         .wasm_gc(false)
         .wasm_function_references(false)

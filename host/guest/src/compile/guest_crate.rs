@@ -57,8 +57,8 @@ pub fn build_guest_examples(
     build((folder, true), cache_dir, compiler, say)
 }
 
-/// Makes a component of a core module, next to it: `x.wasm` becomes `x.component.wasm`. Returns the path
-/// unchanged if the file is a component already.
+/// Turns a core module into a component, which is written next to it: `x.wasm` becomes `x.component.wasm`.
+/// Returns the path unchanged if the file is a component already.
 ///
 /// # Errors
 /// If the file cannot be read or is not a module with WIT metadata, or if the result cannot be written.
@@ -164,8 +164,8 @@ fn build(
     modules.iter().map(|module| build_module(module, compiler)).collect()
 }
 
-/// Passes cargo's lines to `say` up to the first error. Returns the first error and all later lines, for the
-/// text of our error. Replaces all lines about progress by a single line. `is_first`: no shared dependencies
+/// Passes cargo's lines to `say`, with a single line instead of all lines about progress. The first error and
+/// all later lines are not passed but returned, for the text of our error. `is_first`: no shared dependencies
 /// have been compiled yet.
 fn report(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<String> {
     let mut errors = Vec::new();

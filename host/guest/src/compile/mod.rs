@@ -1,7 +1,7 @@
 //! Turns a guest crate, core module or component into compiled code in a cache.
 //!
 //! - `engine`: the only place that configures the engine;
-//! - `artifact`: recognises the kind of a file, and makes components of core modules;
+//! - `artifact`: recognises the kind of a file, and turns core modules into components;
 //! - `contract`: checks that a component keeps the contract (the interfaces in `wit/`); `imports`: the
 //!   imports that are allowed;
 //! - `takes`: the kind of mini-batch that an entry script takes;

@@ -29,7 +29,7 @@ impl AcceptedKind {
     pub(super) fn read(component: &[u8]) -> Option<Self> {
         let mut declared = None;
         for payload in Parser::new(0).parse_all(component) {
-            // Damaged components are reported by the code that reads the rest.
+            // The code that reads the rest of the component reports the damage.
             if let Payload::CustomSection(section) = payload.ok()?
                 && section.name() == SECTION
             {

@@ -34,7 +34,7 @@ pub(super) enum CompileTask {
         digest: String,
         with: Instrumentation,
     },
-    /// Make a component of a core module.
+    /// Turn a core module into a component.
     Componentize,
     /// Return a [`ComponentOutline`](super::ComponentOutline).
     Outline,

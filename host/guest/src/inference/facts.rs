@@ -34,7 +34,7 @@ impl NnTensorType {
     }
 }
 
-/// For example `f32` or `i64`.
+/// Prints for example `f32` or `i64`.
 impl fmt::Display for NnTensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -79,7 +79,7 @@ pub enum ModelDimension {
     Unknown,
 }
 
-/// For example `64`, `N` or `?`.
+/// Prints for example `64`, `N` or `?`.
 impl fmt::Display for ModelDimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -101,7 +101,7 @@ pub struct ModelPort {
     pub shape: Option<Vec<ModelDimension>>,
 }
 
-/// For example `f32 [N, 64]` or `f32 of any shape`.
+/// Prints for example `f32 [N, 64]` or `f32 of any shape`.
 impl fmt::Display for ModelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.shape {

@@ -11,15 +11,18 @@ pub(super) const PLANS_PER_MODEL: usize = 4;
 /// If all models together are larger than this, in bytes, tract keeps one plan of each.
 pub(super) const LARGE_MODELS_BYTES: u64 = 64 << 20;
 
-/// The most bytes of weights in all plans beyond the first of each model.
+/// The maximum size of the weights in tract's further plans, in bytes. These are all plans except the first
+/// plan of each model.
 const MORE_PLANS_BYTES: u64 = LARGE_MODELS_BYTES * (PLANS_PER_MODEL as u64 - 1);
 
 /// The maximum number of copies of a model in memory while it is loaded: the file, the decoded model, and the
-/// backend's arrangement. [`MORE_PLANS_BYTES`] has tract's other plans.
+/// weights as the backend arranges them (in tract: the first plan). [`MORE_PLANS_BYTES`] counts tract's
+/// further plans.
 const MODEL_COPIES: u64 = 3;
-/// One copy of each tensor in the host, and one in the backend while it computes.
+/// The number of copies of each tensor: one in the host, and one in the backend while it computes.
 const TENSOR_COPIES: u64 = 2;
-/// What backends need besides models and tensors, in bytes: unpacked code, schemas, values between layers.
+/// The memory that backends need besides models and tensors, in bytes: unpacked code, schemas, values between
+/// layers.
 const BACKEND_BYTES: u64 = 256 << 20;
 /// The folder with the sizes of the processor's caches. Backends split their work by these sizes, so a
 /// process that runs models may read the folder.

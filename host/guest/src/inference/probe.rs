@@ -133,7 +133,8 @@ impl Probe {
         }
     }
 
-    /// [`Probe::onnxruntime`], and also tests whether its CUDA dependencies are installed.
+    /// Does the same as [`Probe::onnxruntime`], and also tests whether the library's CUDA dependencies are
+    /// installed.
     pub fn onnxruntime_and_gpu(&self, library: &Path) -> BackendState {
         let mut state = self.onnxruntime(library);
         if state.missing.is_none() && state.no_gpu.is_none() {

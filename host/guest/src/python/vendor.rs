@@ -44,7 +44,7 @@ pub struct Vendored {
     pub folder: PathBuf,
     /// The packages in it, with their versions.
     pub packages: Vec<String>,
-    /// Packages that the user requested for, but the science runtime already has.
+    /// Packages that the user requested, but that the science runtime already has.
     pub left_out: Vec<String>,
     /// Packages of the science runtime that the installed packages need.
     pub needs: Vec<String>,
@@ -147,8 +147,8 @@ impl Vendor<'_> {
     }
 }
 
-/// Finds the package for which pip found no wheel in pip's output. `None` if pip could not reach the network,
-/// or failed for another reason.
+/// Returns the package for which pip found no wheel, according to pip's output. `None` if pip could not reach
+/// the network, or failed for another reason.
 fn package_without_wheel(output: &str) -> Option<String> {
     if output.contains("onnection") || output.contains("Max retries") {
         return None;

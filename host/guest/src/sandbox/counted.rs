@@ -22,8 +22,8 @@ pub(super) struct OverLimit {
     pub(super) allowed: u64,
     /// The total, including the last request.
     pub(super) asked: u64,
-    /// Whether the limit is about the files in the log folder, which stay after a call, instead of about one
-    /// call.
+    /// Whether the limit is the one on the log folder, whose files stay after a call. Otherwise it is the
+    /// limit on one call.
     pub(super) in_log_folder: bool,
 }
 

@@ -98,8 +98,8 @@ pub(super) struct TensorsFull {
 mod tests {
     use super::*;
 
-    /// T2 in docs/parallel-run-step.md: messages distinguish a file's permissions from paths that were never
-    /// granted.
+    /// Rule T2 in docs/parallel-run-step.md: messages distinguish a file's permissions from paths that were
+    /// never granted.
     #[test]
     fn errors_distinguish_permissions_from_missing_grants() {
         let denied = io::Error::from_raw_os_error(libc::EACCES);

@@ -97,7 +97,7 @@ impl OpenFolders {
         }
     }
 
-    /// Opens the file at a guest path, to be read whole, and returns its current length and time.
+    /// Opens the file at a guest path, for reading it as a whole. Also returns its current length and time.
     ///
     /// # Errors
     /// If the file cannot be read. The error is a message for the guest.

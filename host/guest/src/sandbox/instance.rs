@@ -124,8 +124,8 @@ impl Instance {
         (stats, result)
     }
 
-    /// The length and time of each file of the last mini-batch when the guest first read or inspected it, in
-    /// the order of the files. `None` for a file if Sandmill did not observe that.
+    /// For each file of the last mini-batch, in order: its length and time when the guest first read or
+    /// inspected it. `None` for a file if Sandmill did not observe that.
     pub fn found(&self) -> &[Option<FileVersion>] {
         self.store.data().noticed.found()
     }
@@ -150,7 +150,7 @@ impl Instance {
             return (CallStats::default(), Err(failure));
         }
         let state = self.store.data_mut();
-        // Forget refusals that earlier calls survived.
+        // Forget refusals of memory that earlier calls survived.
         state.budget.take_refusal();
         state.quota.restart();
         state.log_descriptors.restart();

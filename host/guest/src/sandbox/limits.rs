@@ -19,8 +19,8 @@ pub(super) struct GrowthRefusal {
     pub(super) used: u64,
     /// The additional bytes that were requested.
     pub(super) asked: u64,
-    /// The memory's own maximum, if the growth would have exceeded this maximum instead of the budget: 4 GB,
-    /// unless the component was built with a lower one.
+    /// The memory's own maximum (4 GB, unless the component was built with a lower one), if the growth would
+    /// have exceeded it. `None` if the growth would have exceeded the budget.
     pub(super) maximum: Option<u64>,
 }
 

@@ -77,7 +77,7 @@ impl LogFolder {
         Ok(())
     }
 
-    /// Subtracts an amount whose operation failed.
+    /// Subtracts the amount of an operation that failed.
     pub(super) fn give_back(&self, counted: LimitKind, amount: u64) {
         if let Some(used) = self.used(counted) {
             used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);

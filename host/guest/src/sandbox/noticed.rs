@@ -131,7 +131,8 @@ mod tests {
         ["a", "b", "c"].map(|name| format!("/inputs/x/{name}")).into()
     }
 
-    /// C25 in docs/parallel-run-step.md.
+    /// Rule C25 in docs/parallel-run-step.md: a job's result is reused if its settings and inputs are the
+    /// same. So the recorded state must be that of the file that the guest read.
     #[test]
     fn the_first_state_of_each_file_is_recorded() {
         let mut noticed = Noticed::default();
@@ -148,7 +149,7 @@ mod tests {
         assert_eq!(noticed.found(), [None, Some(found(4))]);
     }
 
-    /// C25 in docs/parallel-run-step.md, through WASI's files.
+    /// Rule C25 again, for files that the guest reads through WASI.
     #[test]
     fn a_stat_on_an_open_file_is_recorded() {
         let mut noticed = Noticed::default();

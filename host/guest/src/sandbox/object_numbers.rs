@@ -1,4 +1,4 @@
-//! What deterministic guests have seen of files.
+//! What guests of deterministic jobs have seen of files: the numbers of files, and the rest of listings.
 
 use std::collections::{HashMap, VecDeque};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DirectoryEntry;

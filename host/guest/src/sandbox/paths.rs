@@ -1,6 +1,6 @@
 //! Refuses paths that are too long for the kernel, in all of WASI's file functions that take a path. If the
-//! wall hides `openat2`, cap-std resolves a path name by name. That takes memory in proportion to the path's
-//! length, which nothing else limits.
+//! wall hides `openat2`, cap-std opens one part of a path after the other. That takes memory in proportion to
+//! the path's length, which nothing else limits.
 
 use super::path_length::length_error;
 use super::state::InstanceState;

@@ -290,7 +290,7 @@ mod tests {
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
     }
 
-    /// A5 in docs/parallel-run-step.md: the profile names the guest's functions, in the order of calls.
+    /// Rule A5 in docs/parallel-run-step.md: the profile names the guest's functions, in the order of calls.
     #[test]
     fn a_profile_shows_where_time_goes() {
         let folder = tempfile::tempdir().unwrap();

@@ -29,12 +29,13 @@ use wasmtime_wasi::p2::bindings::sync::LinkOptions;
 /// The stack that the host needs in addition to the guest's own when the guest calls it, in bytes.
 const HOST_STACK: usize = 2 << 20;
 
-/// The same if the job has models, in bytes: reading and planning a model recurses as deep as the model's
-/// graphs are nested.
+/// Replaces [`HOST_STACK`] if the job has models, in bytes: reading and planning a model recurses as deep as
+/// the model's graphs are nested.
 const MODEL_STACK: usize = 16 << 20;
 
 /// The stack size of a thread that runs guests with these limits, in bytes. The engine does not check the
-/// thread's size, and an overflow aborts the process. `inference`: whether the guests may load models.
+/// size of the thread's stack, and an overflow aborts the process. `inference`: whether the guests may load
+/// models.
 pub fn guest_thread_stack(limits: &Limits, inference: bool) -> usize {
     bytes(limits.stack).saturating_add(if inference { MODEL_STACK } else { HOST_STACK })
 }

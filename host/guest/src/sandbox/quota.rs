@@ -87,7 +87,7 @@ impl WriteQuota {
         self.0.log_folder.take(counted, amount, &self.0.limits)
     }
 
-    /// Subtracts an amount whose operation failed.
+    /// Subtracts the amount of an operation that failed.
     pub(super) fn give_back(&self, counted: LimitKind, amount: u64, in_log_folder: bool) {
         let used = &self.meter(counted).used;
         used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);

@@ -6,7 +6,7 @@ use wasmtime::component::{HasData, Linker};
 use wasmtime::{Result, bail};
 use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
 
-/// The maximum number of bytes per call, as for other guests.
+/// The maximum number of bytes per call. Guests of other jobs have the same limit.
 const MAX_BYTES_PER_CALL: u64 = 64 << 20;
 
 /// The seed of a deterministic guest's random numbers.

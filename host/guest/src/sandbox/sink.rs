@@ -66,7 +66,7 @@ impl SinkFile {
         Self(files().ok().map(Arc::new))
     }
 
-    /// The descriptor of the first file, which is only appended to and never cut.
+    /// The descriptor of the first file, to which bytes are only appended; it is never truncated.
     pub fn beginning(&self) -> Option<RawFd> {
         self.0.as_ref().map(|files| files.first.as_raw_fd())
     }
@@ -146,7 +146,7 @@ impl GuestSink {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes bytes, including those beyond the limit, so that the user sees them.
+    /// Takes all bytes, even those with which the call exceeds its limit, so that the user sees them.
     ///
     /// # Errors
     /// If the call has written too much and must end.
@@ -378,7 +378,7 @@ mod tests {
         let sink = GuestSink::with_limit(&files, 10 + mark.len() as u64, &quota());
         accept(&sink, b"gh");
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdefgh"));
-        // It does not need the file names, which are inaccessible behind the wall.
+        // A sink does not need the names of its files, which are inaccessible behind the wall.
         let sink = GuestSink::with_limit(&files, 10, &quota());
         for line in 0..100 {
             accept(&sink, format!("line {line}\n").as_bytes());

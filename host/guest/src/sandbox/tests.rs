@@ -107,7 +107,7 @@ const RETURN: &str = r#"
       (i32.store (i32.const 28) (local.get $count))
       (i32.const 16))"#;
 
-/// E14 in docs/parallel-run-step.md.
+/// Rule E14 in docs/parallel-run-step.md: a call returns all of its results.
 #[test]
 fn rows_outcomes_and_tables_are_returned() {
     // The list of paths that `run` gets is also a valid list of rows.

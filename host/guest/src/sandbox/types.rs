@@ -156,7 +156,7 @@ pub(super) struct TableBytes(pub(super) Copied);
 pub(super) struct ErrorText(pub(super) String);
 
 impl ErrorText {
-    /// The most bytes of an error's text that are kept.
+    /// The maximum length of an error's text, in bytes.
     pub(super) const LIMIT: usize = 64 << 10;
 }
 
@@ -194,7 +194,8 @@ fn list_bytes<'a>(cx: &LiftContext<'a>, pair: (usize, usize), size: usize) -> Re
     }
 }
 
-/// Copies a string of the guest, unless the results are too large. A UTF-8 string is counted in any case.
+/// Adds the size of a guest's string to the count, and copies the string. If the results are too large, does
+/// not copy it, and counts it only if it is UTF-8 (the size of other strings is known only after a copy).
 fn copy_string(
     cx: &mut LiftContext<'_>,
     copied: &mut Copied,

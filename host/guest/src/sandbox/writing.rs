@@ -6,8 +6,8 @@
 //! leaves a hole, which counts as written, because a later copy of the file writes it.
 //!
 //! Files in the log folder stay after the call, so their bytes also count after the call. Renaming into or
-//! out of the log folder fails as between two disks: otherwise a call could fill the log folder with bytes
-//! that were counted for another folder. Guests cannot create links.
+//! out of the log folder fails, like a rename between two disks: otherwise a call could fill the log folder
+//! with bytes that were counted for another folder. Guests cannot create links.
 
 use super::counted::LimitKind;
 use super::path_length::length_error;

@@ -1,4 +1,4 @@
-//! Makes a component of an interpreter's module and its glue.
+//! Combines an interpreter's module and its glue into a component.
 
 use super::super::CompileError;
 use super::super::artifact::encode;

@@ -8,8 +8,8 @@
 use super::world::HostFunction;
 use std::fmt::Write as _;
 
-/// The function `call`, with which the interpreter sends requests. Requests from [`FIRST_HOST_FUNCTION`] on
-/// call a host function, with its parameters.
+/// The function `call`, with which the interpreter sends requests. Requests with a number from
+/// [`FIRST_HOST_FUNCTION`] on call a host function, with its parameters.
 const REQUESTS: &str = r#"
   ;; Answers with a 32-bit number.
   (func $number (param $value i32) (param $address i32) (param $length i32)
@@ -103,7 +103,7 @@ const PREPARING_IMPORTS: &str = r#"
   (import "__main_module__" "reset_folders" (func $reset_folders))"#;
 
 /// The exported functions of the glue that prepares an interpreter. `run` returns the whole memory as a
-/// table, because a table is a list of bytes.
+/// table, because the contract passes a table as a list of bytes.
 const PREPARING_EXPORTS: &str = r#"
   (func (export "ENTRY#init") (result i32)
     (local $returned i32)

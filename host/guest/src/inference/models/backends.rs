@@ -98,8 +98,8 @@ impl Backends {
         match (backend, &self.onnxruntime) {
             (Backend::Tract, _) => Ok(Engine::Tract),
             (_, Ok(library)) => Ok(Engine::OnnxRuntime(library)),
-            // tract replaces ONNX Runtime only if the job has no library. If it has one, other workers use
-            // that library, and the rows of this worker would come from another backend.
+            // tract replaces ONNX Runtime only if the job has no library. If the job has one, the other
+            // workers use it, and this worker's rows must not come from another backend.
             (Backend::Auto, Err(_)) if !self.is_given => Ok(Engine::Tract),
             (_, Err(why)) => Err(InferenceError::refused(
                 NnErrorCode::RuntimeError,

@@ -1,7 +1,7 @@
 //! The tract backend, which is a part of Sandmill.
 //!
-//! A plan is made for each new set of input shapes, because plans for any batch size are many times slower.
-//! tract panics on some bad models, so each call to it is guarded.
+//! tract makes a plan for each new set of input shapes. One plan for all batch sizes would be many times
+//! slower. tract panics on some bad models, so each call to it is guarded.
 
 use super::guard::catch_panic;
 use super::vet::VettedModel;
@@ -112,7 +112,7 @@ impl BackendModel for TractModel {
             outputs.into_iter().map(|output| output.into_tensor().into_plain_ram()).collect()
         });
         let tensors: Vec<Tensor> = tensors?;
-        // A plan that failed is dropped, because its state is unknown.
+        // Only a plan that succeeded is kept: after a failure, its state is unknown.
         self.plans.push(plan);
         let declared = self.outputs.iter().zip(tensors);
         declared

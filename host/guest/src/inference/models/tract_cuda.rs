@@ -7,7 +7,8 @@ use super::error::TractCudaError;
 pub(super) fn check() -> Result<(), TractCudaError> {
     /// The prefix that tract puts before its error texts.
     const PREFIX: &str = "CUDA";
-    // This use of the crate also stops the linker from dropping its entry in tract's list of runtimes.
+    // This use of the crate also keeps the crate's entry in tract's list of runtimes; the linker would drop
+    // it.
     ::tract_cuda::utils::ensure_cuda_runtime_dependencies(PREFIX).map_err(|error| {
         let text = format!("{error:#}");
         // Our own message already mentions CUDA.

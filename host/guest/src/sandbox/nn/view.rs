@@ -23,7 +23,7 @@ impl InferenceState {
     }
 }
 
-/// The models of guests without models. All requests of such a guest are refused.
+/// An empty set of models, for guests without models. All requests of such a guest are refused.
 #[cfg(any(test, feature = "testing"))]
 pub fn no_models() -> Arc<LoadedModels> {
     let settings = InferenceSettings::default();

@@ -152,8 +152,8 @@ impl OneHot {
         self.width
     }
 
-    /// Sets the category's column in a row of zeros. Returns false if the category is unknown, and unknown
-    /// categories are errors.
+    /// Sets the category's column in `y`, a row of zeros. An unknown category leaves the row unchanged; then
+    /// the function returns false if that is an error (see `zeros`).
     pub(super) fn row(&self, category: i64, y: &mut [f32]) -> bool {
         match self.column_of.get(&category) {
             Some(column) => {

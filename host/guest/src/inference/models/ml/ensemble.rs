@@ -35,7 +35,8 @@ enum TreeNode {
     },
 }
 
-/// Decision trees. For a row, each tree leads to one leaf, whose votes are added to sums.
+/// Decision trees. For a row, each tree leads to one leaf, whose votes are added to the sums of the classes
+/// or targets.
 #[derive(Debug)]
 struct Trees {
     roots: Vec<u32>,
@@ -47,8 +48,8 @@ struct Trees {
 }
 
 impl Trees {
-    /// Reads trees that vote for this number of classes or targets. `prefix` begins the names of the lists of
-    /// votes.
+    /// Reads trees that vote for this number of classes or targets. `prefix` is the start of the names of the
+    /// attributes that list the votes.
     fn read(node: &NodeProto, prefix: &str, targets: usize) -> Result<Self, OperatorRefusal> {
         if node.attribute.iter().any(|attribute| attribute.name.ends_with("_as_tensor")) {
             return Err(OperatorRefusal::Unsupported("of f64"));
@@ -200,12 +201,12 @@ struct TreeClassifier {
     base: Vec<f32>,
     classes: usize,
     transform: ScoreTransform,
-    /// `None` unless there are two classes. With two classes, all votes name the first class and count for
-    /// the second.
+    /// `None` if there are more than two classes. With two classes, all votes name the first class and count
+    /// for the second.
     binary: Option<Binary>,
 }
 
-/// What the sum of the votes for the second of two classes means.
+/// With two classes: the meaning of the sum of the votes for the second class.
 #[derive(Clone, Copy, Debug)]
 enum Binary {
     /// The sum is a probability.
@@ -260,8 +261,8 @@ fn binary(
     }
 }
 
-/// Whether a class without votes can never win. Such a class has the score 0 here, and could win if no other
-/// score is positive; in ONNX Runtime it cannot win.
+/// Whether only classes with votes can win. Here a class without votes has the score 0, so it could win if no
+/// other score is positive. In ONNX Runtime it cannot win.
 fn winner_has_votes(trees: &Trees, classes: usize) -> bool {
     let leaves: Vec<Vec<&[(u32, f32)]>> =
         trees.roots.iter().map(|root| trees.leaves(*root)).collect();

@@ -5,7 +5,7 @@ use super::scores::{Labels, ScoreTransform, dot, index_of_largest, logistic};
 use super::{Classifier, Computation, OperatorRefusal};
 use tract_onnx::pb::NodeProto;
 
-/// One row of coefficients per class. For two classes, one row is enough.
+/// A linear classifier. It has one row of coefficients per class; for two classes, one row is enough.
 #[derive(Debug)]
 struct Linear {
     coefficients: Vec<f32>,

@@ -34,10 +34,9 @@ pub(super) use zipmap::replace_zipmaps;
 /// Why an operator cannot be computed here.
 #[derive(Debug)]
 pub(super) enum OperatorRefusal {
-    /// This variant is not supported. The text continues after the operator's name: `without intercepts`.
+    /// This variant is not supported. The text follows the operator's name, for example `without intercepts`.
     Unsupported(&'static str),
-    /// The attributes contradict each other. The text continues after `its` and the operator's
-    /// name: `has no labels`.
+    /// The attributes contradict each other. The text follows `its` and the operator's name: `has no labels`.
     Broken(String),
 }
 

@@ -135,7 +135,7 @@ impl EvalOp for Operator {
             Computation::Classes(classifier, labels) => {
                 classify(&**classifier, labels, x, rows, columns)?
             }
-            // Returned above.
+            // A one-hot encoder has already returned above.
             Computation::OneHot(_) => bail!("{} does not take rows of numbers", self.name),
         };
         Ok(outputs.into_iter().map(IntoTValue::into_tvalue).collect())
@@ -150,7 +150,7 @@ impl Operator {
         }
     }
 
-    /// The types and shapes of the outputs for an input.
+    /// Returns the types and shapes of the outputs, for an input of this type and shape.
     fn facts(&self, ty: DatumType, shape: &[TDim]) -> TractResult<TVec<(DatumType, TVec<TDim>)>> {
         // `TDim` is tract's type for dimensions, which are integers.
         let is_number = ty.is_number() || ty == DatumType::TDim;

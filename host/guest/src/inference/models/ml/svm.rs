@@ -75,11 +75,11 @@ impl Vectors {
 #[derive(Debug)]
 struct SvmClassifier {
     vectors: Vectors,
-    /// The index at which the vectors of each class begin, and the end of the last class.
+    /// The index at which the vectors of each class begin. The last entry is the end of the last class.
     starts: Vec<usize>,
     coefficients: Vec<f32>,
     rho: Vec<f32>,
-    /// The coefficients of the sigmoid of each pair of classes; `None` if the scores are not probabilities.
+    /// For each pair of classes, the coefficients of its sigmoid; `None` if the scores are not probabilities.
     probabilities: Option<Vec<(f32, f32)>>,
 }
 
@@ -128,7 +128,7 @@ impl SvmClassifier {
         self.starts.len() - 1
     }
 
-    /// The score of each pair of classes, which is positive for the first class of the pair.
+    /// Computes a score for each pair of classes. A positive score is a vote for the first class of the pair.
     fn pairs(&self, x: &[f32]) -> Vec<f32> {
         let values: Vec<f32> = self.vectors.kernel_values(x).collect();
         let classes = self.classes();

@@ -1,4 +1,4 @@
-//! The library itself. A process opens at most one, and never closes it.
+//! ONNX Runtime's library. A process opens at most one, and never closes it.
 
 use super::cuda;
 use super::session::OnnxRuntimeModel;
@@ -53,7 +53,8 @@ impl Library {
             .with_telemetry(false)
             .build()
             .map_err(|source| LibraryError::NoStart { path: library.to_owned(), source })?;
-        // Failures are returned as errors. Without this, a guest whose calls fail could fill a log.
+        // The library also returns its failures as errors. If it logged them, a guest whose calls fail could
+        // fill a log.
         environment.set_log_level(LogLevel::Fatal);
         let open = Self { environment, version, has_cuda: cuda::is_available() };
         *opened = Some((library.to_owned(), open.clone()));

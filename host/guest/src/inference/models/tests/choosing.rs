@@ -35,7 +35,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
     let models = || vec![Model { stamp, ..model.clone() }];
     let loaded = open(models(), None);
     loaded.load("m").expect("nothing changed");
-    // Valid models and other content are both noticed.
+    // A changed file is noticed, whether it is a valid model or not.
     for text in [bytes(&trees(Vec::new())), b"none".to_vec()] {
         fs::write(&path, text).expect("it changes");
         assert_eq!(
@@ -114,7 +114,7 @@ fn a_model_for_a_gpu_needs_a_lease() {
     assert_eq!((stats.device, stats.fell_back), (Some(Device::Cpu), true));
 }
 
-/// A simulated GPU: a lease, and no backend that could use it.
+/// Simulates a worker with a GPU: the worker has a lease, but no backend can use the GPU.
 #[test]
 fn errors_explain_why_a_leased_gpu_is_unusable() {
     if crate::inference::models::tract_cuda::check().is_ok() {

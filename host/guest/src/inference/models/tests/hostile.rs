@@ -164,7 +164,7 @@ fn beside(location: &str, more: &[(&str, &str)]) -> ModelProto {
     })
 }
 
-/// Weights in other files belong to the model that the job began with.
+/// A job keeps the model with which it began, including the weights in other files.
 #[test]
 fn weights_in_other_files_may_not_change_while_a_job_runs() {
     let (folder, model) = named(&bytes(&beside("./w.bin", &[])));

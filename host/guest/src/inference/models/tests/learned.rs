@@ -198,7 +198,7 @@ fn svm_attributes(other: Vec<AttributeProto>) -> Vec<AttributeProto> {
 
 #[test]
 fn each_kernel_compares_rows_with_support_vectors() {
-    // The kernels' values of (2, 1) with (1, 0) and with (0, 1).
+    // Each kernel's values for the row (2, 1): with the vector (1, 0), and with (0, 1).
     let kernels =
         [("LINEAR", 2.0, 1.0), ("POLY", 4.0, 1.0), ("RBF", (-2.0_f32).exp(), (-4.0_f32).exp())];
     for (kernel, a, b) in kernels {
