@@ -1,14 +1,14 @@
-//! Settings that are given by another name, or as an option among the arguments, as is usual with
-//! ParallelRunStep (docs/parallel-run-step.md 1.3). This module turns them into keys of the tree before the
-//! tree is read.
+//! Turns two kinds of settings into keys of the tree before the tree is read: settings with another name, and
+//! settings that are options among the arguments. Both are usual with ParallelRunStep
+//! (docs/parallel-run-step.md 1.3).
 
 use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin};
 use super::keys::{self, PrsNames};
 use super::tree::{MapEntry, YamlNode, YamlValue};
 
-/// The options of ParallelRunStep's driver, the program that runs a job (A1 to A9, C26). Each option is
-/// also a key.
+/// The options of ParallelRunStep's driver, the program that runs a job (rules A1 to A9 and C26 in
+/// docs/parallel-run-step.md). Each option is also a key.
 fn driver_options() -> impl Iterator<Item = &'static str> {
     keys::JOB.iter().filter(|key| matches!(key.prs, PrsNames::Option)).map(|key| key.name)
 }
@@ -17,8 +17,8 @@ fn driver_options() -> impl Iterator<Item = &'static str> {
 pub(super) const THRESHOLDS: [&str; 3] =
     ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
 
-/// The number of workers, which such files may also give as an option. The option overrides the key, because
-/// ParallelRunStep's driver gets the key's value first and then this argument.
+/// The number of workers, which files of version 2 may also give as an option. The option overrides the key,
+/// because ParallelRunStep's driver gets the key's value first and then this argument.
 pub(super) const WORKER_COUNT: &str = "process_count_per_node";
 
 /// Replaces other names of keys by our names, with a notice.
@@ -110,8 +110,8 @@ fn find_option<'n>(
     Some((name, written, value))
 }
 
-/// Whether the text is the name, cut within the last word. A shorter text is more likely an option of the
-/// entry script.
+/// Whether the text is the name, or the name cut within its last word. A shorter text is more likely an
+/// option of the entry script.
 fn is_abbreviation(text: &str, name: &str) -> bool {
     let last_word = name.rfind('_').map_or(0, |index| index + 1);
     text.len() > last_word && name.starts_with(text)

@@ -42,7 +42,8 @@ pub(super) fn check(
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
-    // Version 2 does not count the first attempt.
+    // Azure's version 2 does not count the first attempt, so the note about the default gives one less than
+    // our `run_max_try`.
     let tries = settings.run_max_try - u32::from(dialect.is_version_2());
     defaults.note("run_max_try", &raw.settings.run_max_try, tries);
     let progress_update_timeout = times::check(raw, &settings, defaults, report);
@@ -115,8 +116,8 @@ fn script(
     let source_directory = source_directory(raw.source_directory.as_ref(), location, report);
     let script_base = source_directory.as_deref().unwrap_or(&location.folder);
     let is_source_wrong = report.has_error_at("source_directory");
-    // An Azure file names the folder with the code. If the file does not name it, the script is expected
-    // beside the file, and an error about the script also mentions the missing key.
+    // An Azure file should name the folder with the code. If it does not, Sandmill expects the script beside
+    // the file, and an error about the script also mentions the missing key.
     let missing_folder_key = (dialect.is_version_2() && source_directory.is_none())
         .then(|| report.name_in_file("source_directory"));
     let entry_script = entry_script(

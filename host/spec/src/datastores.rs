@@ -189,8 +189,8 @@ fn common_keys(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// Keys whose values are texts or flags, and the store library's names for them. Empty if the value is not an
-/// option of the library.
+/// Keys whose values are texts or flags, and the store library's names for them. The library's name is empty
+/// if the library has no such option.
 const TEXT_KEYS: [(&str, &str); 23] = [
     ("bucket", ""),
     ("container", ""),

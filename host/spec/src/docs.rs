@@ -118,7 +118,7 @@ fn changes_table() -> String {
     table
 }
 
-/// The file that enforces each limit, and a test that covers it.
+/// For each limit, the file that enforces it and a test that covers it.
 fn limits_table() -> String {
     let mut table = String::from("| limit | default | enforced in | test |\n|---|---|---|---|\n");
     for key in keys::LIMITS {

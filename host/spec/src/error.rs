@@ -202,7 +202,7 @@ pub(super) enum FileError {
         /// The error that says which of them it is.
         source: io::Error,
     },
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] io::Error),
     /// It is larger than the limit.
@@ -265,7 +265,7 @@ pub(super) enum FileError {
         /// Its path.
         path: PathBuf,
     },
-    /// Other users can write to the file, or to a folder on the way to it.
+    /// Other users can write to the file, or to a folder that leads to it.
     #[error(
         "is not used, because other users can write to {what} (mode {mode:03o}) and so change what jobs may do; \
          run: chmod go-w {}",
@@ -304,7 +304,7 @@ pub(super) enum PathError {
         /// The link.
         link: PathBuf,
     },
-    /// Not even the root exists.
+    /// No part of the path exists, not even the root.
     #[error("{} cannot be found", path.display())]
     Lost {
         /// The path.
@@ -409,7 +409,7 @@ pub enum ModelPathError {
         /// The name of another of them.
         second: String,
     },
-    /// A link that leads out of the only folder that workers can see.
+    /// A link to a file outside of the model's folder. Workers can see only this folder.
     #[error(
         "{} is a link out of its folder, to {}; name that file, or put a copy here",
         link.display(),

@@ -14,8 +14,8 @@ use crate::model::{
 };
 use std::time::Duration;
 
-// Reads a table row's setting if the row has a ceiling. `[]` means that it has no ceiling. A composed setting
-// has no field.
+// Reads the setting in a row of a table, if the row has a ceiling. `[]` means that it has none. A setting
+// that is composed of several keys has no field.
 macro_rules! read_ceiling {
     ([$most:tt] $scope:ident, $given:ident $field:ident) => {
         $given.$field = $scope.setting(stringify!($field));

@@ -237,7 +237,7 @@ fn check_choices(input: &RawInput, report: &ErrorReport) {
     }
 }
 
-/// Refuses columns of type JSON in inputs of format csv or tsv, whose JSON is not parsed.
+/// Refuses columns of type JSON in inputs of format csv or tsv: Sandmill does not parse JSON in such files.
 fn check_schema(input: &RawInput, report: &ErrorReport) {
     let is_json = |column: &&Column| column.kind == ColumnType::Json;
     for schema in input.schema.iter().chain(&input.types) {
@@ -384,7 +384,8 @@ fn files_kind(
     InputKind::Files { mini_batch_files: files.unwrap_or(DEFAULT_MINI_BATCH_FILES) }
 }
 
-/// Explains why a size in bytes or rows is refused for files. Empty if the text is not a size.
+/// Explains why files cannot have a mini-batch size in bytes or rows. Returns an empty text if the value is
+/// not such a size.
 fn size_hint(
     size: &str,
     inputs: &[RawInput],
@@ -449,7 +450,8 @@ fn tables_kind(
     }
 }
 
-/// For an Azure file, mentions that the default size is used, unless partition keys make the mini-batches.
+/// For an Azure file, adds a note that the default size is used. With partition keys, there is no note,
+/// because the size has no effect.
 fn mention_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
     if raw.partition_keys.is_none() {
         defaults.mention("mini_batch_size", size);

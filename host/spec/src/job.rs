@@ -31,7 +31,7 @@ pub struct JobSpec {
     pub entry_script: PathBuf,
     /// The SHA-256 that the component must have, in hex.
     pub entry_script_digest: Option<String>,
-    /// Shown to the guest read-only at `/source`.
+    /// The folder that the guest sees at `/source`, read-only.
     pub source_directory: Option<PathBuf>,
     /// The script that a runtime loads. `None` if the entry script is a component of its own.
     pub script: Option<LoadedScript>,
@@ -39,7 +39,7 @@ pub struct JobSpec {
     pub inputs: Vec<Input>,
     /// The kind of the inputs, and how they are cut.
     pub input_kind: InputKind,
-    /// Shown to the guest read-only.
+    /// The folders and files that the guest sees, read-only.
     pub side_inputs: Vec<Mount>,
     /// The models that the entry script may run. The script also sees each model as a read-only folder.
     pub models: Vec<ModelSpec>,
@@ -66,11 +66,11 @@ pub struct JobSpec {
     /// The name that earlier versions of Sandmill gave the output file, if it differs. A job that an earlier
     /// version started keeps this name.
     pub earlier_file_name: Option<String>,
-    /// The longest time without any progress (A2).
+    /// The longest time without any progress (rule A2).
     pub progress_update_timeout: Duration,
-    /// GPUs that may be leased to workers.
+    /// The number of GPUs that may be leased to workers.
     pub gpus: u32,
-    /// The keys by which mini-batches are made (C8). Empty if mini-batches are made by size.
+    /// The keys by which the input is cut into mini-batches (rule C8). Empty if it is cut by size.
     pub partition_keys: Vec<String>,
     /// How rows are written.
     pub output_format: OutputFormat,
@@ -84,7 +84,7 @@ pub struct JobSpec {
     pub limits: Limits,
     /// The leader's limits for the job.
     pub job_limits: JobLimits,
-    /// The latest versions of those registered datasets and models for which the job does not name a version.
+    /// For registered datasets and models that the job names without a version: the latest version of each.
     pub latest: Vec<Latest>,
     /// What the user should know about how the job file was read, one line each.
     pub notices: Vec<String>,
@@ -168,7 +168,7 @@ impl ModelSpec {
 pub struct StoredMount {
     /// The key that names it.
     pub key: String,
-    /// Which side input or model it is.
+    /// Which of the job's side inputs or models it is.
     pub kind: StoredKind,
     /// Its address in the store.
     pub address: Address,

@@ -46,7 +46,8 @@ impl JobFileLocation {
     /// Makes a path in the job file absolute.
     pub(super) fn resolve(&self, path: &str) -> PathBuf {
         let joined = self.folder.join(path);
-        // Removes `./` and the like. It fails only for an empty path, and the folder is never empty.
+        // This removes `./` and the like. It fails only for an empty path, but the path is never empty
+        // because it starts with the folder.
         std::path::absolute(&joined).unwrap_or(joined)
     }
 

@@ -1,7 +1,8 @@
 //! Accepts YAML that PyYAML, and thus Azure's tools, accept although the YAML standard forbids it:
 //! continuation lines of a quoted text that are not indented further than their key.
 
-/// Put before continuation lines. Longer than the indentation of any key in a file.
+/// The spaces that are put before continuation lines. They are more than the indentation of any key in a
+/// file.
 const EXTRA_INDENT: &str = "                                                                ";
 
 /// Indents all continuation lines of quoted texts, which does not change their meaning. Line numbers stay the
@@ -36,8 +37,8 @@ pub(super) fn indented(text: &str) -> Option<String> {
     is_changed.then_some(indented)
 }
 
-/// Updates `quote`, the quote that is open, over the line. Returns the length of the line without its
-/// comment.
+/// Reads a line, and updates `quote`, the quote that is open at the end of it. Returns the length of the line
+/// without its comment.
 fn follow_quotes(line: &str, quote: &mut Option<u8>) -> usize {
     let bytes = line.as_bytes();
     let mut index = 0;
@@ -92,7 +93,7 @@ mod tests {
         assert_eq!(read(loose), read(strict));
     }
 
-    /// Quotes that do not open a text: within words, in comments, in blocks of text.
+    /// Quotes within words, in comments and in blocks of text do not open a text.
     #[test]
     fn valid_text_is_not_changed() {
         for text in [

@@ -23,8 +23,8 @@ pub(super) fn note_useless(raw: &RawJob, report: &ErrorReport) {
     }
 }
 
-/// Refuses a job that is known to have more mini-batches than allowed. Must be called after the policy was
-/// applied.
+/// Refuses a job whose settings alone show that it has more mini-batches than allowed. Must be called after
+/// the policy was applied, because the policy may lower the limit.
 pub(super) fn check_count(spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
     let InputKind::Void { count } = spec.input_kind else { return };
     let most = spec.job_limits.mini_batches;

@@ -135,7 +135,7 @@ fn build(
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
-    // A file in our own form has only unusual conversions, so each of them is a notice.
+    // A file with our own keys needs a conversion only in unusual cases, so each conversion is a notice.
     match dialect {
         JobFileDialect::Own => spec.notices.splice(0..0, spec.conversions.drain(..)).for_each(drop),
         _ => spec.notices.splice(0..0, conversions_notice(&spec.conversions)).for_each(drop),
@@ -143,8 +143,8 @@ fn build(
     Some(spec)
 }
 
-/// Returns a single notice for all conversions, because the converted settings mean the same here as in
-/// Azure. `None` if there are no conversions.
+/// Returns a single notice for all conversions. One is enough, because the converted settings mean the same
+/// here as in Azure. `None` if there are no conversions.
 fn conversions_notice(conversions: &[String]) -> Option<String> {
     let subject = match conversions.len() {
         0 => return None,

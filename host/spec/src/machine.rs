@@ -1,4 +1,4 @@
-//! The properties of the machine that decide some defaults of a job file.
+//! Properties of the machine. Some defaults of a job file depend on them.
 
 use std::ffi::OsString;
 
@@ -9,8 +9,8 @@ pub struct MachineSize {
     pub cores: u32,
     /// The number of GPUs in the environment (`AZ_BATCHAI_GPU_COUNT_FOUND`), if it is set.
     pub gpus_found: Option<OsString>,
-    /// Queries the driver for the number of GPUs. It is called only if the number is not known otherwise,
-    /// because a query takes time.
+    /// Asks the driver for the number of GPUs. This function is called only if the number is not known
+    /// otherwise, because asking takes time.
     pub count_gpus: fn() -> u32,
 }
 

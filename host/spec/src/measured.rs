@@ -28,7 +28,7 @@ pub(crate) trait MeasuredSetting {
     /// The amount. `None` means no bound, which counts as more than every ceiling.
     fn amount(&self) -> Option<Amount>;
 
-    /// Sets the amount. Does nothing if the amount is of another kind than the setting.
+    /// Sets the amount. Does nothing if the setting holds amounts of another kind.
     fn set(&mut self, amount: Amount);
 }
 

@@ -13,7 +13,7 @@ use crate::model::{
 };
 use std::path::{Path, PathBuf};
 
-/// Returns the folder for results. `None` if the output goes to a store, or with an error.
+/// Returns the folder for results. `None` if the output goes to a store, or if there was an error.
 pub(super) fn folder(
     given: &Located<String>,
     location: &JobFileLocation,
@@ -34,8 +34,8 @@ pub(super) fn folder(
     Some(path)
 }
 
-/// Returns the address in a store to which results go. `None` if results stay on this machine, or with an
-/// error.
+/// Returns the address in a store to which results go. `None` if results stay on this machine, or if there
+/// was an error.
 pub(super) fn address(given: &Located<String>, report: &ErrorReport) -> Option<Address> {
     let text = given.value.trim();
     if !Address::looks_like_one(text) {
@@ -137,8 +137,8 @@ fn check_file_name(given: Option<&Located<String>>, report: &ErrorReport) {
     }
 }
 
-/// The format of rows, from `output_format`, `append_row_dataframe_header` (docs/parallel-run-step.md A9)
-/// and the settings beside the entry script (A11). These sources must not contradict each other.
+/// The format of rows, from `output_format`, `append_row_dataframe_header` (docs/parallel-run-step.md A9) and
+/// the settings file beside the entry script (rule A11). These sources must not contradict each other.
 fn format(
     raw: &RawJob,
     settings: Option<&TableSettings>,

@@ -14,7 +14,7 @@ pub(super) fn apply(root: &mut YamlNode, key: &str, value: &str, report: &ErrorR
         (Ok(value), true) if matches!(value.value, YamlValue::Scalar { .. } | YamlValue::Null) => {
             value
         }
-        // A text such as the template {a}/{b}.csv may look like a map in YAML, but is a text.
+        // In YAML, the template {a}/{b}.csv would begin a map, but here it is a text.
         (_, true) => tree::plain(value),
         (Err(error), false) => {
             report.error(&origin, key, error.message);
@@ -39,7 +39,7 @@ pub(super) fn apply(root: &mut YamlNode, key: &str, value: &str, report: &ErrorR
     }
 }
 
-/// Whether the key is of an input, a side input or a model, and its value is a text.
+/// Whether the key belongs to an input, a side input or a model, and its value is a text.
 fn is_text_key(key: &str) -> bool {
     let mut names = key.split('.');
     let (first, last) = (names.next(), names.next_back());
@@ -107,7 +107,7 @@ fn set_value(
         return Ok(());
     };
     let is_input = depth == 2 && matches!(steps[0].name(), "inputs" | "side_inputs" | "models");
-    // `images: data` is short for a map with a path, `output_format: csv` for a map with a type.
+    // `images: data` is short for a map with a path. `output_format: csv` is short for a map with a type.
     let short_for = match steps[0].name() {
         _ if is_input => Some("path"),
         "output_format" if depth == 1 => Some("type"),

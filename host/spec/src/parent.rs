@@ -1,4 +1,4 @@
-//! The parent of a job: another job that gets copies of its logs and metrics.
+//! The parent of a job: another job, whose folder gets copies of this job's logs and metrics.
 
 use super::dialect::JobFileDialect;
 use super::error::ErrorReport;
@@ -19,7 +19,8 @@ pub(super) fn of_pipeline(root: &mut YamlNode, pipeline: &str, report: &ErrorRep
     if entries.iter().any(|entry| entry.key == "parent") {
         return;
     }
-    // Names of job directories do not contain a dot, unless a user chooses one.
+    // The dot keeps this folder apart from job directories: the names that Sandmill gives them have no dot. A
+    // user may still choose a name with a dot.
     let folder = format!("jobs/{pipeline}.pipeline");
     report.conversion(format!("parent is {folder} beside the file, as the folder of the pipeline"));
     let value = YamlValue::Scalar { text: folder, is_text: true };

@@ -1,4 +1,5 @@
-//! Checks partition keys, which decide mini-batches instead of a size (docs/parallel-run-step.md C8, M4, M5).
+//! Checks partition keys. With them, the input is cut into mini-batches by the values of keys and not by size
+//! (rules C8, M4 and M5 in docs/parallel-run-step.md).
 
 use super::error::{ErrorReport, TemplateError};
 use super::keys::InputFormat;
@@ -6,13 +7,14 @@ use super::raw::{RawInput, RawJob};
 use super::scope::Located;
 use super::tree;
 
-/// More keys than this are probably a mistake.
+/// The maximum number of keys. More keys are probably a mistake.
 const MAX_KEYS: usize = 64;
 
 /// Returns the keys, after each key was checked against every input. Empty if mini-batches are made by size.
 pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) -> Vec<String> {
     let Some(given) = &raw.partition_keys else {
-        // In tables, the columns from a path are useful without keys, too.
+        // In tables, a template is useful even without keys: it adds columns whose values are parts of the
+        // path.
         let files = inputs.iter().filter(|input| !is_table(input));
         for format in files.filter_map(|input| input.partition_format.as_ref()) {
             report.notice(format!("{} has no effect: there are no partition_keys", format.key));
@@ -164,7 +166,7 @@ fn keys_of(template: &str) -> Result<Vec<&str>, TemplateError> {
 mod tests {
     use super::*;
 
-    /// M4: keys come from a template of paths.
+    /// M4: the keys are the names in a template of paths.
     #[test]
     fn templates_name_keys() {
         for (template, keys) in [

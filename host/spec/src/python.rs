@@ -40,8 +40,8 @@ pub(super) fn script(
         return None;
     };
     let runtime = raw.python.runtime.as_ref().map(|setting| setting.value).unwrap_or_default();
-    // Samples of the interpreter say little about the script. Python's own profilers measure the script's
-    // functions.
+    // Sandmill's own profiler would sample the interpreter, which says little about the script. Python's own
+    // profilers measure the script's functions.
     let is_python_profiler = language == ScriptLanguage::Python
         && matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
     let profile = is_python_profiler && worker.profiling_module.take().is_some();

@@ -19,7 +19,7 @@ pub trait Registrations {
         wanted: &RegisteredName,
     ) -> Result<Registered, NotRegistered>;
 
-    /// What a name without a version refers to, as a phrase in messages.
+    /// The version that a name without a version refers to, as a phrase in messages.
     fn means(&self, _kind: RegisteredKind, _name: &str) -> &'static str {
         "the latest"
     }
@@ -34,7 +34,7 @@ pub enum NotRegistered {
     Failed(String),
 }
 
-/// No registry, in which all names are unknown.
+/// The absence of a registry: all names are unknown.
 #[derive(Debug)]
 pub struct NoRegistry;
 

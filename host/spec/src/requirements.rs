@@ -13,8 +13,8 @@ pub struct Requirement {
     pub version: String,
 }
 
-/// Reads the packages that a file pins to one version, and skips other lines. `is_yaml`: whether the file
-/// is a conda environment. `None` if the file should be YAML but is not.
+/// Reads the packages that a file pins to one version, and skips other lines. `is_yaml`: whether the file is
+/// a conda environment. `None` if the file should be a conda environment but is not valid YAML.
 pub(super) fn parse_requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
     if !is_yaml {
         return Some(text.lines().filter_map(parse_line).collect());

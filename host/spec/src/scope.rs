@@ -32,7 +32,7 @@ pub(super) type Variables = Vec<(String, Located<String>)>;
 /// Pairs of a name and a map that is still to be read, in the order of the file.
 pub(super) type Groups<'r> = Vec<(Located<String>, UnreadNames<'r>)>;
 
-/// A map that is being read: the entries that were not read yet.
+/// A map that is being read. It holds the entries that were not read yet.
 pub(super) struct UnreadNames<'r> {
     pub(super) path: String,
     pub(super) origin: SettingOrigin,

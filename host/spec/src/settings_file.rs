@@ -66,7 +66,7 @@ pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings>
 }
 
 impl TableSettings {
-    /// Sets the known keywords, and returns all errors. `used` gets the keywords that were set.
+    /// Sets the keywords that are known, and returns all errors. Adds the keywords that were set to `used`.
     fn fill(&mut self, root: &Value, used: &mut Vec<String>) -> Vec<String> {
         let mut problems = Vec::new();
         let Some(root) = object(root, "the file", &mut problems) else { return problems };

@@ -70,7 +70,7 @@ impl TemplateNames {
     }
 
     fn report_unknown(&self, name: &str, given: &Located<String>, report: &ErrorReport) {
-        // An error in the group that the reference names may be the reason why the name is unknown, so report
+        // The name may be unknown only because the group that the reference names has an error. Then report
         // only that error.
         let group = name.split('.').next().unwrap_or_default();
         if report.has_error_at(group) {

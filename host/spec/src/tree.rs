@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 32;
 /// The maximum number of nodes that aliases may add.
 const MAX_ALIASED_NODES: usize = 10_000;
 
-/// A value and where it was written. For a value in a map, this is the line of the key.
+/// A value, and where it was written. The line of a value in a map is the line of its key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct YamlNode {
     pub(super) origin: SettingOrigin,
@@ -95,8 +95,9 @@ pub(super) fn shorten(text: &str) -> Cow<'_, str> {
 /// Parses one document. `None`, with an error, if there is no usable tree.
 pub(super) fn parse(text: &str, report: &ErrorReport) -> Option<YamlNode> {
     let is_valid = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
-    // `lenient` indents continuation lines that the YAML standard forbids, but other tools accept. Most files
-    // have none, and are parsed only once.
+    // `lenient` indents continuation lines that the YAML standard forbids but other tools accept. If the
+    // first parse fails and the file has such lines, it is parsed again with them indented. Most files have
+    // none, and are parsed only once.
     let indented = lenient::indented(text).filter(|indented| !is_valid(text) && is_valid(indented));
     match indented {
         Some(indented) => parse_strictly(&indented, report),
@@ -195,8 +196,8 @@ struct Frame {
 
 enum OpenNode {
     List(Vec<YamlNode>),
-    /// `seen`: the lines of the keys so far. `key`: the key whose value comes next, and its line. The inner
-    /// `None` means that the key is not text.
+    /// `seen`: the keys so far, with their lines. `key`: the key whose value comes next, and its line. The
+    /// inner `None` means that the key is not text.
     Map {
         entries: Vec<MapEntry>,
         seen: HashMap<String, usize>,

@@ -17,7 +17,7 @@ pub struct UserConfig {
     pub onnxruntime: Option<PathBuf>,
     /// The folder for compiled entry scripts and objects of stores.
     pub cache_dir: Option<PathBuf>,
-    /// The folder in which `run` creates job directories, and in which jobs are searched.
+    /// The folder in which `run` creates job directories, and in which other commands search for jobs.
     pub jobs_root: Option<PathBuf>,
 }
 

@@ -12,7 +12,7 @@ const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 /// The maximum number of GPUs of a job.
 const MAX_GPUS: u32 = 1000;
 
-/// Refuses other numbers of nodes than 1, because this machine is the whole cluster
+/// Refuses every number of nodes except 1, because this machine is the whole cluster
 /// (docs/parallel-run-step.md C5).
 pub(super) fn check_node_count(count: Option<&Located<u32>>, report: &ErrorReport) {
     if let Some(count) = count.filter(|count| count.value != 1) {

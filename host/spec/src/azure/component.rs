@@ -18,8 +18,8 @@ pub(crate) const COMPONENT_KEY: &str = "component";
 /// value replaces the component's.
 const MERGED_GROUPS: [&str; 4] = ["environment_variables", "resources", "retry_settings", "task"];
 
-/// Merges the settings of the job's component into the job. The job's own settings take precedence. `None`,
-/// with an error, if the component cannot be read here.
+/// Merges the settings of the job's component into the job. The job's own settings take precedence. Returns
+/// `None`, with an error, if the component cannot be read here.
 pub(crate) fn merge_component(
     mut job: YamlNode,
     location: &JobFileLocation,
@@ -48,7 +48,7 @@ pub(crate) fn merge_component(
     Some(job)
 }
 
-/// The component's settings, from its file or written inline.
+/// Returns the component's settings. They are in a file of their own, or inline in the job.
 fn read(
     named: YamlNode,
     location: &JobFileLocation,

@@ -15,7 +15,8 @@ use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 pub(super) struct JobData {
     /// Keys of our own: `inputs`, `side_inputs`, `output`, `append_row_file_name`.
     pub(super) entries: Vec<MapEntry>,
-    /// The texts that replace references to inputs and outputs, by name (`inputs.x`).
+    /// The texts that replace references to inputs and outputs. The keys are the names in the references
+    /// (`inputs.x`).
     references: Vec<(String, String)>,
     /// The names of optional inputs without a value: `inputs.x`.
     absent: Vec<String>,
@@ -49,7 +50,7 @@ impl JobData {
         found.map(|(_, text)| text.clone())
     }
 
-    /// Adds the value of an input that is not data.
+    /// Adds the text for an input that is a value and not data.
     fn add_value(
         &mut self,
         name: &str,

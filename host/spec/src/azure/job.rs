@@ -69,7 +69,8 @@ pub(crate) fn convert(
     Some(YamlNode { origin, value: YamlValue::Map(settings.finish()) })
 }
 
-/// Takes `append_row_to`, which names the output for rows. Some components have this key beside their task.
+/// Takes the value of `append_row_to`, which names the output for rows. Some components have this key beside
+/// their task instead of in it.
 fn take_append_row_to(
     task: &mut Vec<MapEntry>,
     entries: &mut Vec<MapEntry>,

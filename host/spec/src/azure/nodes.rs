@@ -68,7 +68,8 @@ pub(super) fn group_or_insert<'e>(
     }
 }
 
-/// The maximum size of an input's value. It also bounds how much references can enlarge a file.
+/// The maximum size of an input's value. It also bounds how much a file can grow when references are replaced
+/// by values.
 pub(super) const MAX_PARAMETER_BYTES: usize = 1024;
 
 /// Whether a value is small enough to replace a reference.

@@ -7,8 +7,8 @@ use crate::job_file_location::fit_name;
 use crate::model::nearest;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
-/// The key that says where rows come from. Jobs that import rows have this key. `add_sources` adds it to
-/// inputs that are the output of such a job.
+/// The key that says from which table rows are imported. Jobs that import rows have this key. `add_sources`
+/// adds it to inputs that are the output of such a job.
 pub(super) const SOURCE_KEY: &str = "source";
 
 fn is_pipeline(entries: &[MapEntry]) -> bool {

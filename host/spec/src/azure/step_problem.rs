@@ -13,7 +13,7 @@ pub(super) enum StepProblem {
         /// What is wrong with the option.
         problem: Box<StepProblem>,
     },
-    /// Several steps read files.
+    /// More than one step reads files.
     #[error("has several steps that read files (read_...); keep one of them")]
     ReadTwice,
     /// An encoding that is not supported.
@@ -52,7 +52,7 @@ pub(super) enum StepProblem {
         /// The value, as the message shows it.
         found: String,
     },
-    /// A value that is not the names of columns.
+    /// A value that does not name columns.
     #[error("{step}: found {found}; expected the name of a column, or a list of names")]
     Names {
         /// The step.
@@ -83,7 +83,7 @@ pub(super) enum StepProblem {
         /// The type.
         kind: String,
     },
-    /// A step that is only for text files, in a table of Parquet files.
+    /// A step that is only for text files is used in a table of Parquet files.
     #[error(
         "{step} is only for text files, and Parquet files define their own types; use keep_columns, or prepare the rows beforehand"
     )]

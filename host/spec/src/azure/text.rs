@@ -2,7 +2,7 @@
 
 use crate::error::CommandLineError;
 
-/// Whether the path does not name a file on this machine.
+/// Whether the path is an address or a reference, and so does not name a file on this machine.
 pub(super) fn is_remote(path: &str) -> bool {
     path.starts_with("azureml:") || path.contains("://") || path.contains("${{")
 }
@@ -129,7 +129,7 @@ fn read_quoted(text: &str, word: &mut String) -> Result<usize, CommandLineError>
 mod tests {
     use super::*;
 
-    /// C24: a version 2 file gives all arguments in one text.
+    /// Rule C24 in docs/parallel-run-step.md: a version 2 file gives all arguments in one text.
     #[test]
     fn command_lines_are_split_like_a_shell_does() {
         for (line, words) in [

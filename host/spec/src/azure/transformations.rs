@@ -18,7 +18,7 @@ pub(super) struct TableKeys {
     pub(super) keep: Option<Vec<String>>,
     pub(super) drop: Vec<String>,
     pub(super) take: Option<String>,
-    /// Columns of type `stream_info`: they contain only the names of streams.
+    /// The columns of type `stream_info`. They contain only names of streams, not data.
     pub(super) streams: Vec<String>,
 }
 

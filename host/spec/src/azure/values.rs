@@ -22,7 +22,8 @@ impl DeclaredInputs {
         }
     }
 
-    /// Gives the inputs of a job their declared types again, after the command line has set values.
+    /// Gives the inputs of a job their declared types again, because values from the command line have
+    /// replaced them.
     pub(crate) fn restore(self, job: &mut YamlNode) {
         let YamlValue::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");

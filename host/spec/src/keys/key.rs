@@ -43,8 +43,8 @@ pub(crate) enum PrsNames {
     Unknown,
     /// ParallelRunStep has a key or a parameter for the setting.
     Key(&'static str, &'static str),
-    /// Like `Key`, but ParallelRunStep also passes the setting to the entry script as an option (E11). A job
-    /// must not have this option among its arguments (C24).
+    /// Like `Key`, but ParallelRunStep also passes the setting to the entry script as an option (rule E11 in
+    /// docs/parallel-run-step.md). A job must not have this option among its arguments (rule C24).
     Setting(&'static str, &'static str),
     /// An option of ParallelRunStep's driver (A1 to A9, C26). It is taken out of the arguments.
     Option,
@@ -63,7 +63,7 @@ pub(crate) enum DecidesRows {
     Not(&'static str),
 }
 
-/// Whether a limit affects rows; the same for every limit (C25).
+/// Whether a limit affects rows. The value is the same for every limit (rule C25).
 pub(crate) const LIMIT_ROWS: DecidesRows =
     DecidesRows::Not("work beyond a limit fails and gives no rows, so the limit may be raised");
 
@@ -98,7 +98,7 @@ pub(crate) enum KeyKind {
     Percent,
     /// Bytes.
     Size { min: u64, max: u64 },
-    /// A number of files, bytes, or a number of rows.
+    /// A number of files, a number of bytes, or a number of rows.
     BatchSize,
     /// One of these names, in upper or lower case.
     Choice(fn() -> Vec<&'static str>),
@@ -161,9 +161,9 @@ pub(super) const BOOL_EXPECTED: &str = "true or false";
 
 /// The longest time for one call, in seconds: three days.
 pub(crate) const MAX_TIMEOUT: u32 = 259_200;
-/// A year, in seconds: the longest `limits.job_time`.
+/// The longest `limits.job_time`, in seconds: a year.
 pub(crate) const MAX_JOB_TIME: u32 = 31_536_000;
-/// The largest number of seconds of an [`KeyKind::Interval`].
+/// The largest value of a [`KeyKind::Interval`], in seconds.
 pub(crate) const MAX_INTERVAL: u32 = i32::MAX as u32;
 /// The maximum number of workers. It follows from the names of workers, which have three digits.
 pub(super) const MAX_PROCESSES: i64 = 1000;
@@ -223,5 +223,5 @@ impl Key {
     }
 }
 
-/// The maximum of keys that count something. The tables in `sandmill-model` use this name, too.
+/// The maximum value of keys that count something. The tables in `sandmill-model` use this name, too.
 pub(super) const COUNT: i64 = u32::MAX as i64;

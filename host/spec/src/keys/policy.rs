@@ -44,7 +44,7 @@ const GROUP_CEILINGS: &[Key] = &[
     ),
 ];
 
-/// Keys that are not the ceiling of a job's key.
+/// Keys of the policy that are not ceilings for keys of a job.
 const OTHER_KEYS: &[Key] = &[
     key(
         "os_sandbox",

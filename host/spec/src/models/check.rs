@@ -73,7 +73,7 @@ pub(crate) fn check(
 }
 
 impl ModelSpec {
-    /// This model at a path on this machine, after it was fetched from a store.
+    /// Returns this model with its path on this machine, after it was fetched from a store.
     ///
     /// # Errors
     /// If there is no ONNX file at the path.
@@ -95,7 +95,7 @@ impl ModelSpec {
         Ok(Self::plain(name, find(&path, None)?))
     }
 
-    /// A model with the default of every setting.
+    /// Returns a model that has the default of every setting.
     fn plain(name: &str, FoundModel { file, folder, bytes }: FoundModel) -> Self {
         Self {
             name: name.to_owned(),

@@ -16,7 +16,7 @@ pub(super) struct FoundModel {
     pub(super) bytes: u64,
 }
 
-/// The file that is used in a folder with several ONNX files.
+/// The name of the file that is used if a folder has several ONNX files.
 const PREFERRED_FILE: &str = "model.onnx";
 
 /// Finds the model at `path`, which is a file, a folder with an ONNX file, or a folder with a subfolder for

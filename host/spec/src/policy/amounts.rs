@@ -11,8 +11,8 @@ use crate::scope::Located;
 use std::num::NonZero;
 use std::thread;
 
-/// The ceilings for these settings in a policy that does not set them. They limit how much a job of an
-/// untrusted user can make the leader write.
+/// The ceilings for settings that the policy does not mention. They limit how much a job of an untrusted user
+/// can make the leader write.
 pub(super) const DEFAULT_CEILINGS: [(&str, Amount); 3] = [
     ("limits.mini_batches", Amount::Count(10_000_000)),
     ("limits.reports", Amount::Size(ByteSize(2 << 30))),
@@ -22,7 +22,7 @@ pub(super) const DEFAULT_CEILINGS: [(&str, Amount); 3] = [
 /// A reference to an amount in a job.
 pub(super) enum AmountSlot<'a> {
     Setting(&'a mut dyn MeasuredSetting),
-    /// The threads of inference, and the default that `None` stands for.
+    /// The number of threads for inference, and the default that applies if the number is `None`.
     Threads(&'a mut Option<u32>, u32),
 }
 
@@ -46,8 +46,8 @@ impl AmountSlot<'_> {
 /// All settings of a job that have ceilings, by key. The settings of inference are included only if the job
 /// uses models.
 pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, AmountSlot<'_>)> {
-    // Destructured, so that a new setting of inference does not compile until it is listed here, with a
-    // ceiling or with the reason why it needs no ceiling.
+    // The pattern names every field. So if a setting is added to inference, this does not compile until the
+    // setting is listed here, with a ceiling or with the reason why it needs none.
     let InferenceSettings {
         allow_guest_models,
         threads,

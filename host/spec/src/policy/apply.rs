@@ -29,9 +29,10 @@ impl OperatorPolicy {
         spec.notices.extend(report.take_notices());
     }
 
-    /// Checks a job again just before it begins, regardless of where its settings come from. Unlike `apply`,
-    /// this also checks the resolved paths of the inputs and, if there is one, the job directory. All
-    /// paths must be free of links, because the job later opens the same paths.
+    /// Checks a job again just before it begins. It makes no difference where the settings come from (job
+    /// file, command line or program). Unlike `apply`, this also checks the resolved paths of the inputs and,
+    /// if there is one, the job directory. All paths must be free of links, because the job later opens the
+    /// same paths.
     ///
     /// # Errors
     /// All violations of the policy.
@@ -157,9 +158,9 @@ impl OperatorPolicy {
         settings.result_of(report)
     }
 
-    /// Whether a file that a job names may be read. If not, adds an error to the report. `folder_use` is
-    /// the use whose roots apply: for the file of an Azure component, that of the entry script that the
-    /// component names.
+    /// Whether a file that a job names may be read. If not, adds an error to the report. `folder_use` decides
+    /// which roots apply. For the file of an Azure component, these are the roots for entry scripts, because
+    /// the component names an entry script.
     pub(crate) fn allows(
         &self,
         folder_use: FolderUse,
@@ -240,7 +241,7 @@ impl PolicySettings {
                 None => Some(&SettingOrigin::File),
                 Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),
             };
-            // Azure's files count retries, which do not include the first attempt.
+            // Azure's files give the number of retries, which is one less than the number of attempts.
             let is_retry_count = |origin: &SettingOrigin| {
                 !matches!(origin, SettingOrigin::Set(_))
                     && report.name_in_file(key).ends_with("max_retries")

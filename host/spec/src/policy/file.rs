@@ -38,7 +38,7 @@ pub(super) struct PolicySettings {
     pub(super) datastores: Option<Located<Vec<String>>>,
     /// Whether an entry script may load models from bytes.
     pub(super) guest_models: Option<Located<bool>>,
-    /// Which processes a job's reports list.
+    /// Which processes the reports of a job list.
     pub(super) process_lists: Option<ProcessLists>,
     pub(super) machine: MachineCaps,
     /// Where the file gives `machine.workers` and `machine.workers_per_tenant`.

@@ -1,4 +1,4 @@
-//! What a job uses the folders for that it names.
+//! The purposes for which a job uses folders.
 
 /// What a job uses a folder for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Refuses roots that overlap job directories.
 //!
 //! Entry scripts and Sandmill itself write into job directories. If a job could name a job directory as an
-//! input or an output, the job could read and change data that the policy reserves for Sandmill.
+//! input or an output, it could read and change Sandmill's own data.
 
 use super::folder_use::FolderUse;
 use crate::error::{ErrorReport, SettingOrigin};

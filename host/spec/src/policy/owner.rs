@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The maximum number of links on the way to a file, as in the kernel.
+/// The maximum number of links on the way to a file. The kernel has the same limit.
 const MAX_LINKS: usize = 40;
 
 /// Reads a policy file. Refuses a file that other users own or can write to, because they could change what
@@ -142,7 +142,7 @@ mod tests {
         insta::assert_snapshot!(describe(0o666, 0o755), @"is not used, because other users can write to it (mode 666) and so change what jobs may do; run: chmod go-w /etc/policy.yaml");
         insta::assert_snapshot!(describe(0o660, 0o755), @"is not used, because other users can write to it (mode 660) and so change what jobs may do; run: chmod go-w /etc/policy.yaml");
         insta::assert_snapshot!(describe(0o644, 0o777), @"is not used, because other users can write to its folder (mode 777) and so change what jobs may do; run: chmod go-w /etc");
-        // Only root can give a file away.
+        // This part of the test needs root, because only root can make another user the owner of a file.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
             assert!(describe(0o644, 0o755).contains("it belongs to user 65534, neither to you"));
@@ -185,7 +185,7 @@ mod tests {
         read(&base.join("own/loop")).unwrap_err();
         mode("open", 0o1777);
         assert_eq!(read(&base.join("open/policy.yaml")).unwrap(), "gpus: 0");
-        // Only root can give a link away.
+        // This part of the test needs root, because only root can make another user the owner of a link.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(base.join("open/policy.yaml"), Some(65534), None).unwrap();
             let reported = read(&base.join("open/policy.yaml")).unwrap_err().to_string();

@@ -221,7 +221,8 @@ impl PolicySettings {
     }
 }
 
-/// The part of an input's path before its first wildcard. A path that exists as written has no wildcards.
+/// The part of an input's path before its first wildcard. If the path exists as written, its characters are
+/// not wildcards, so it is returned whole.
 pub(super) fn fixed_part(path: &str) -> &Path {
     if Path::new(path).symlink_metadata().is_ok() {
         return Path::new(path);

@@ -113,8 +113,8 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
 
-/// Settings that a deployment leaves out are defaults of Azure, not requests. A deployment's retries do not
-/// count the first attempt.
+/// If a deployment leaves a setting out, Azure's default is not a request of the job. The number of retries
+/// in a deployment does not count the first attempt.
 #[test]
 fn deployment_defaults_are_lowered_and_errors_use_azure_names() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";
@@ -191,8 +191,8 @@ fn roots_must_not_overlap_job_directories() {
     ");
 }
 
-/// Files that are read together with the job file must stay below the roots, too: an error message about such
-/// a file reveals its content.
+/// Files that are read together with the job file must also be below the roots, because an error message
+/// about such a file can reveal its content.
 #[test]
 fn files_beside_the_job_must_be_below_the_roots() {
     let fixture = PolicyFixture::new();
@@ -416,7 +416,7 @@ fn only_models_that_the_policy_names_are_allowed() {
     ");
     let lowered = fixture.job(&policy, &format!("{JOB}{models}"), &gpu).unwrap().inference;
     assert_eq!(lowered.gpu_memory, Some(ByteSize(1 << 30)));
-    // With a single core, the job has no more threads than the ceiling, so they are not set.
+    // With a single core, the default number of threads is not above the ceiling, so it is not lowered.
     assert!(lowered.threads.is_none_or(|threads| threads == 1));
     let none = fixture.job("inference: {threads: 1}\n", JOB, &[]).unwrap();
     assert_eq!(none.inference.threads, None);

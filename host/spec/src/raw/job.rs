@@ -39,7 +39,7 @@ pub(crate) struct RawJob {
     pub(crate) output_format: RawOutputFormat,
     pub(crate) append_row_dataframe_header: Option<Located<bool>>,
     pub(crate) output_layout: Option<Located<OutputLayout>>,
-    /// Names, and whether a single name was given instead of a list.
+    /// The names, and whether a single name was given instead of a list.
     pub(crate) join: Option<Located<(Vec<String>, bool)>>,
     pub(crate) progress_update_timeout: Option<Located<Duration>>,
     pub(crate) parent: Option<Located<String>>,

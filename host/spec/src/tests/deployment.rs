@@ -38,7 +38,8 @@ const OLD: &str = "$schema: https://example.org/batchDeployment.schema.json\nnam
 
 const DATA: (&str, &str) = ("inputs.data.path", "data");
 
-/// C5, C6, C7, C9, C13, C14, C16, C17, V3: the settings of a deployment have their documented meaning.
+/// Rules C5, C6, C7, C9, C13, C14, C16, C17 and V3 in docs/parallel-run-step.md: the settings of a deployment
+/// have their documented meaning.
 #[test]
 fn a_deployment_loads() {
     let spec = job_with(DEPLOYMENT, &[DATA]);
@@ -108,8 +109,8 @@ fn defaults_of_a_deployment() {
     assert!(matches!(spec.input_kind, InputKind::Tables { .. }), "{spec:?}");
 }
 
-/// An ONNX model becomes a model of the job, any other model a side input. A model that is registered in
-/// Azure must be replaced by a model on this machine.
+/// An ONNX model becomes a model of the job. Any other model becomes a side input. A model that is registered
+/// in Azure must be replaced by a model on this machine.
 #[test]
 fn models_of_deployments() {
     let spec = job_with(DEPLOYMENT, &[DATA, ("model", "digits.onnx")]);
@@ -165,7 +166,8 @@ fn errors_of_deployments() {
     insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("inner.wasm", "score.py"), &[DATA]), @"job.yaml:11: code_configuration.scoring_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
 }
 
-/// Deployments without a scoring script, of a pipeline, or for single requests.
+/// Deployments that have no scoring script, that deploy a pipeline, or that answer single requests are
+/// refused.
 #[test]
 fn deployments_that_do_not_run_here() {
     let bare = DEPLOYMENT

@@ -116,7 +116,8 @@ fn missing_keys() {
     insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: []\n"), @"job.yaml:2: inputs: found none; name at least one (e.g. images: data)");
 }
 
-/// C1, C2: a missing path and a wrong kind of file are separate errors, and each names the value.
+/// Rules C1 and C2 in docs/parallel-run-step.md: a missing path and a wrong kind of file are separate errors,
+/// and each names the value.
 #[test]
 fn entry_scripts_and_sources() {
     insta::assert_snapshot!(errors("entry_script: score.py\ninputs: {a: data}\n"), @"job.yaml:1: entry_script: there is no [dir]/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
@@ -134,7 +135,7 @@ fn entry_scripts_and_sources() {
     assert_eq!(trimmed, job(LEAST));
 }
 
-/// C7, C21: one or more inputs, all of one kind; sizes that fit that kind.
+/// C7, C21: a job has one or more inputs, all of one kind, and a mini-batch size that fits this kind.
 #[test]
 fn inputs_that_do_not_fit() {
     insta::assert_snapshot!(errors(r#"

@@ -71,13 +71,14 @@ fn least() -> JobSpec {
     }
 }
 
-/// The defaults of the rules: A1, A3, A4, C7, C9, C13 to C17, C25, C26, E17.
+/// The defaults are those in docs/parallel-run-step.md: rules A1, A3, A4, C7, C9, C13 to C17, C25, C26 and
+/// E17.
 #[test]
 fn the_least_job_file_gets_the_defaults() {
     assert_eq!(job(LEAST), least());
 }
 
-/// A job file with the default of every key loads as the smallest job file does.
+/// A job file that gives the default of every key loads to the same job as the smallest job file.
 #[test]
 fn the_default_job_file_is_a_job_file() {
     assert_eq!(job(&format!("{}{LEAST}", default_job(JOB, ""))), least());

@@ -47,7 +47,7 @@ parallel_run_config:
   source_directory: source
 "#;
 
-/// C3, C4, C28: a saved configuration loads unchanged.
+/// Rules C3, C4 and C28 in docs/parallel-run-step.md: a saved configuration loads unchanged.
 #[test]
 fn a_saved_file_loads_unchanged() {
     let spec = job_with(

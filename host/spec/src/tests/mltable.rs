@@ -13,7 +13,8 @@ fn with_table(table: &str, mode: &str) -> (SpecFixture, String) {
     (fixture, text)
 }
 
-/// C30: an MLTable with mode direct is a table; with any other mode it is a list of files.
+/// Rule C30 in docs/parallel-run-step.md: an MLTable with mode `direct` is a table. With any other mode, it
+/// is a list of files.
 #[test]
 fn table_files_say_how_text_is_read() {
     let table = "type: mltable\npaths:\n  - file: ./a.csv\n  - pattern: ./more/*.csv\ntransformations:\n\

@@ -5,8 +5,8 @@ fn with_arguments(arguments: &str) -> String {
     format!("{LEAST}arguments: [{arguments}]\n")
 }
 
-/// A1, A2, A3, A4, A5, A6, A7, A8, A9: options of ParallelRunStep's driver set the job's settings, and stay
-/// in the arguments.
+/// Rules A1 to A9 in docs/parallel-run-step.md: options of ParallelRunStep's driver set the job's settings,
+/// and stay in the arguments.
 #[test]
 fn driver_options_set_the_job() {
     let spec = job(&format!(

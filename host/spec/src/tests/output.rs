@@ -6,7 +6,8 @@ use std::fs;
 
 const SETTINGS: &str = "parallel_run_step.settings.json";
 
-/// O2, O3: by default, text has a space and no header, and csv a comma and a header.
+/// Rules O2 and O3 in docs/parallel-run-step.md: by default, text has spaces between fields and no header,
+/// and csv has commas and a header.
 #[test]
 fn formats_have_their_own_defaults() {
     let format = |text: &str| job(&format!("{LEAST}output_format: {text}\n")).output_format;

@@ -4,7 +4,7 @@ const FILES: &str = "entry_script: script.wasm\n\
     inputs: {songs: {path: data, partition_format: \"{user}/{season}/{genre}.wav\"}}\n";
 const TABLES: &str = "entry_script: script.wasm\ninputs: {sales: {path: data, format: csv}}\n";
 
-/// C8, M4: for files, the keys are parts of paths.
+/// Rules C8 and M4 in docs/parallel-run-step.md: for files, the keys are parts of paths.
 #[test]
 fn files_by_a_template() {
     let spec = job_with(FILES, &[("partition_keys", "[user, genre]")]);

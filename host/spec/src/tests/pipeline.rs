@@ -29,7 +29,8 @@ fn score() -> String {
         .replace("$schema: https://example.org/parallelJob.schema.json\n", "")
 }
 
-/// C27: a pipeline's only parallel job runs, with references to the pipeline's inputs and outputs replaced.
+/// Rule C27 in docs/parallel-run-step.md: a pipeline's only parallel job runs, with references to the
+/// pipeline's inputs and outputs replaced.
 #[test]
 fn the_one_parallel_job_is_picked() {
     let text = pipeline(&[("prepare", PREPARE), ("score", &score())]);

@@ -148,7 +148,7 @@ fn unknown_registered_names_are_refused() {
     insta::assert_snapshot!(none.unwrap_err(), @"job.yaml:2: inputs.a.dataset: there is no registry of datasets here; set path instead");
 }
 
-/// C1, C21: names in an Azure file may also be in the registry.
+/// Rules C1 and C21 in docs/parallel-run-step.md: names in an Azure file may also be in the registry.
 #[test]
 fn azures_names_are_looked_up() {
     let text = "type: parallel\ninputs:\n  images: {type: uri_folder, path: azureml:images:1}\n  \

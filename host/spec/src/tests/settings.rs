@@ -14,7 +14,8 @@ fn accepts(setting: &str) -> bool {
     }
 }
 
-/// C5, C6, C7, C9, C10, C11, C13, C15, C16, C17, C20, C24, C25, A1, A2, A3, A4: the ranges of settings.
+/// The ranges of settings: rules A1 to A4, C5, C6, C7, C9, C10, C11, C13, C15, C16, C17, C20, C24 and C25 in
+/// docs/parallel-run-step.md.
 #[test]
 fn values_at_the_ends_of_their_ranges() {
     for (key, good, bad) in [

@@ -139,7 +139,7 @@ fn every_key_of_the_table_is_accepted_with_its_example() {
     }
 }
 
-/// The schema is made from the table. This checks that no key is lost.
+/// The schema is made from the table. This test checks that the schema has every key.
 #[test]
 fn every_key_is_in_the_schema_and_in_the_docs() {
     let schema = schema().to_string();

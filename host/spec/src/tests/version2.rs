@@ -49,8 +49,8 @@ task:
 pub(super) const LEAST: &str = "type: parallel\ninput_data: ${{inputs.d}}\nmax_concurrency_per_instance: 1\n\
     inputs: {d: {type: uri_folder, path: data}}\ntask: {type: run_function, entry_script: script.wasm}\n";
 
-/// A10, C1, C2, C5, C6, C7, C9, C10, C11, C15, C16, C17, C18, C21, C22, C24, C25, C29, E11, 1.12: every
-/// setting of a version 2 job is used or reported.
+/// Every setting of a version 2 job is used or reported: rules A10, C1, C2, C5, C6, C7, C9, C10, C11, C15 to
+/// C18, C21, C22, C24, C25, C29, E11 and section 1.12 in docs/parallel-run-step.md.
 #[test]
 fn a_parallel_job_loads() {
     let spec = job(JOB);
@@ -131,8 +131,8 @@ fn defaults_of_version_2() {
     ");
 }
 
-/// C19, C21, C29: of name, compute and task, only task is required. One input is divided. Settings for a
-/// container or a machine of Azure are ignored, with the reason.
+/// C19, C21, C29: of name, compute and task, only task is required. One input is cut into mini-batches.
+/// Settings for a container or a machine of Azure are ignored, with the reason.
 #[test]
 fn optional_and_ignored_keys_of_version_2() {
     let spec = job(LEAST);
