@@ -32,7 +32,7 @@ const MEMORY: u64 = 1 << 30;
 const LARGEST_FILE: u64 = 1 << 20;
 const OPEN_FILES: u64 = 128;
 
-/// What an attack may use.
+/// What an attack may use: a folder, two processes, an inherited descriptor and a log.
 struct Scene {
     folder: PathBuf,
     host: c_int,
@@ -161,7 +161,7 @@ const fn signed(value: c_int) -> usize {
     value as isize as usize
 }
 
-/// Stands for the working folder, to which relative paths belong.
+/// Stands for the working folder, from which the kernel resolves relative paths.
 const CWD: usize = signed(libc::AT_FDCWD);
 const NO_FLAGS: usize = 0;
 const READ: usize = libc::O_RDONLY as usize;
@@ -421,7 +421,7 @@ fn listen(name: &[u8]) -> Result<usize, c_int> {
     Ok(socket)
 }
 
-/// Attacks on the machine. Their arguments are chosen so that a call harms nothing even if it is allowed.
+/// Attacks on the machine. Their arguments are such that a call does no harm even if the kernel allows it.
 fn machine() -> Vec<Attack> {
     const KEYCTL_GET_KEYRING_ID: usize = 0;
     const KEY_SPEC_PROCESS_KEYRING: usize = signed(-2);

@@ -23,7 +23,7 @@ pub fn guests() -> Vec<String> {
     components().iter().map(|component| name_of(component)).collect()
 }
 
-/// `void` for `.../void.wasm` and `.../void.component.wasm`.
+/// The guest's name in the path of its component: `void` for `.../void.wasm` and `.../void.component.wasm`.
 fn name_of(component: &Path) -> String {
     let name = component.file_name().unwrap().to_string_lossy();
     name.split('.').next().unwrap_or_default().to_owned()

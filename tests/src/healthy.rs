@@ -1,4 +1,4 @@
-//! Jobs that run hostile guests, and checks that such a job leaves no process and no file.
+//! Runs jobs with hostile guests, and checks that such a job leaves no process and no file.
 
 use crate::ran::split_kind;
 use crate::{Job, Ran};
@@ -106,8 +106,8 @@ const ENTRIES_FOR_RESUME: [&str; 3] = ["links", "parts", "work"];
 
 impl Ran {
     /// Fails unless the host is as clean as after a good guest: no process of the job runs, no process has a
-    /// file of the job open, no temporary file is left, also not in the cache of compiled code, and no
-    /// control character of a guest has reached the terminal or the reports.
+    /// file of the job open, and no temporary file is left, neither in the job's folders nor in the cache of
+    /// compiled code. No control character of a guest has reached the terminal or the reports.
     #[track_caller]
     pub fn left_nothing(&self) -> &Self {
         assert!(self.left_over.is_empty(), "processes outlived the leader\n{self}");
@@ -122,8 +122,8 @@ impl Ran {
             let is_known = ENTRIES.contains(&name.as_str()) || for_resume.contains(&name.as_str());
             assert!(is_known, "job/{name} is left\n{self}");
         }
-        // Other jobs write to the shared cache of all tests, so only unfinished files of this leader count
-        // there. In the test's own cache, every unfinished file counts.
+        // All tests share a cache, to which other jobs write at the same time. So an unfinished file there
+        // counts only if this job's leader made it. In the test's own cache, every unfinished file counts.
         let of_this_leader = format!("tmp-{}-", self.leader);
         let shared = crate::root().join("target/test-cache");
         for (cache, prefix) in

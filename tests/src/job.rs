@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A command that runs longer counts as hanging. The time is long, because many tests of a debug build run
-/// concurrently.
+/// If a command runs longer, the test assumes that it hangs. The time is long, because many tests run
+/// concurrently, with a debug build.
 const LONGEST_RUN: Duration = Duration::from_secs(180);
 
 /// A folder with a job file and the files that the job needs.
@@ -90,7 +90,7 @@ impl Job {
         let stores = if stores.is_empty() { " {}\n".to_owned() } else { format!("\n{stores}") };
         let text = format!("cache: {{folder: {folder}, size: {size}}}\ndatastores:{stores}");
         let job = self.file("stores.yaml", text).env("SANDMILL_DATASTORES", "stores.yaml");
-        // Sandmill refuses a datastores file that other users may read.
+        // Sandmill refuses a datastores file that other users may read, so only the owner may.
         let owner_only = fs::Permissions::from_mode(0o600);
         fs::set_permissions(job.path("stores.yaml"), owner_only).unwrap();
         job
@@ -297,8 +297,8 @@ impl Running {
             job: self.job.take().expect("the job is there until the end of the run"),
             command: self.command.clone(),
             leader: self.pid(),
-            // A signal gives its negative number, as in the job's reports, and not a number from 129 as in a
-            // shell.
+            // After a signal, the code is the signal's negative number, as in the job's reports. A shell
+            // would use 128 plus the number.
             code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
@@ -323,9 +323,10 @@ impl Drop for Running {
     }
 }
 
-/// The running processes of a run other than its leader: id and command line. Each has its own process group,
-/// so we recognize it as a child of the leader. After the leader has ended, we recognize it by its stderr,
-/// which is a log file in the job's folder. Empty on a system without /proc.
+/// The running processes of a run other than its leader: id and command line. They are not in the leader's
+/// process group, because each has its own. We recognize each as a child of the leader. After the leader has
+/// ended, we recognize it by its stderr, which is a log file in the job's folder. Empty on a system without
+/// /proc.
 fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mut found = Vec::new();

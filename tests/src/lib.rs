@@ -18,8 +18,8 @@
 //! binary and the guests. If the binary or a guest is missing or out of date, the test fails with a message
 //! that says so. The harness uses `sandmill` only as a user does, and imports nothing from it.
 //!
-//! A comment such as `C27` at a test names a rule of `docs/parallel-run-step.md` that the test checks. A
-//! comment such as `1.10` names a section of that page.
+//! A comment such as `Rule C27` at a test names a rule in `docs/parallel-run-step.md` that the test checks. A
+//! number such as 1.10 is a section of that page.
 
 #![expect(
     clippy::unwrap_used,
@@ -54,7 +54,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The root of the repository in which this crate was built. With a pack, the working folder.
+/// The root of the repository in which this crate was built. If the tests run from a pack, this is the
+/// working folder instead.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| match packed() {
@@ -64,7 +65,7 @@ pub fn root() -> &'static Path {
 }
 
 /// The pack: a folder with the built tests, programs and guests, which `scripts/gpu.sh pack` makes for a
-/// machine that cannot build them. `None` without a pack.
+/// machine that cannot build them. `None` if the tests do not run from a pack.
 pub(crate) fn packed() -> Option<PathBuf> {
     std::env::var_os("SANDMILL_PACKED").map(PathBuf::from)
 }

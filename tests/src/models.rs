@@ -3,7 +3,7 @@
 use crate::{Job, guest, onnxruntime, root};
 
 /// A job of the guest `computes` with models of `tests/models`, e.g. `mlp` and `hostile/deep`. In the job,
-/// each model has its file's name and these settings, e.g. `backend: tract`. The input is the folder
+/// each model is named as its file and has these settings, e.g. `backend: tract`. The input is the folder
 /// `inputs`.
 pub fn computing(settings: &str, models: &[String]) -> Job {
     let mut yaml = "inputs: {tensors: inputs}\nmini_batch_size: 1\nmodels:\n".to_owned();

@@ -77,7 +77,7 @@ impl Ran {
         redact(&self.stdout, self.job.dir())
     }
 
-    /// The job's output as text. The output is one file, with the default name of its format.
+    /// The job's output as text. The output must be one file with the default name of its format.
     #[track_caller]
     pub fn output(&self) -> String {
         let names =

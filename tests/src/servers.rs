@@ -103,7 +103,7 @@ impl Server {
             .env("AWS_REGION", "us-east-1")
     }
 
-    /// Makes a server of `tests/servers/objects.py` send the responses that it held back.
+    /// Makes a server of `tests/servers/objects.py` send the responses that it has held back until now.
     pub fn release(&self) {
         let (head, _) = self.request("POST", "/release", b"");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
@@ -141,7 +141,7 @@ pub fn bytes_here(folder: &Path) -> u64 {
     let mut after = HashMap::new();
     collect_sizes(folder, &mut before);
     collect_sizes(folder, &mut after);
-    // A file that both passes found existed at the moment between them.
+    // A file that both passes over the folder found must have existed at the moment between them.
     let in_both = before.iter().filter(|(inode, _)| after.contains_key(*inode));
     in_both.map(|(_, bytes)| bytes).sum()
 }

@@ -102,7 +102,8 @@ pub fn uses(tokens: &[Token], module: &[String]) -> Vec<Import> {
 }
 
 /// The module that the path prefix at `index` (`crate::`, `self::`, or one or more `super::`) names, and the
-/// position after the prefix. `None` without a prefix. `current` is the module of the code.
+/// position after the prefix. `None` if the path has no such prefix. `current` is the module that contains
+/// the code.
 fn base(
     tokens: &[Token],
     mut index: usize,
@@ -138,7 +139,8 @@ fn read_path(
                 index += 1;
                 while !matches!(text(tokens, index), "}" | "") {
                     let after = read_path(tokens, index, &path, found);
-                    // Skip a token that does not belong to a path; otherwise, the loop would never end.
+                    // If the token at `index` does not belong to a path, skip it. Otherwise, the loop would
+                    // never end.
                     index = after.max(index + 1) + usize::from(text(tokens, after) == ",");
                 }
                 return index + 1;
@@ -174,7 +176,7 @@ fn text(tokens: &[Token], index: usize) -> &str {
     tokens.get(index).map_or("", |token| token.1.as_str())
 }
 
-/// The tokens without items under `#[cfg(test)]`: the code that is compiled into the product.
+/// The tokens that are compiled into the product: all except items under `#[cfg(test)]`.
 pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut kept = Vec::new();
     let mut index = 0;

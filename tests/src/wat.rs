@@ -1,4 +1,4 @@
-//! Guests in WebAssembly's text format, for acts that Rust does not allow.
+//! Guests in WebAssembly's text format, which can do what Rust does not allow.
 
 use crate::root;
 use std::fs;

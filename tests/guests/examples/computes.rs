@@ -11,7 +11,7 @@ mod nn {
         path: "../../wit",
         world: "inference",
         generate_all,
-        // The SDK also has bindings of this world, and their sections must have different names.
+        // The SDK also has bindings of this world. The custom sections of the two must have different names.
         type_section_suffix: "of its own",
     });
 }

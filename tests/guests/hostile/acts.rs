@@ -1,5 +1,5 @@
-//! Hostile: commits the act that the name of the mini-batch's first file, `NNN-ACT.txt`, names. An act that
-//! does not end the call, such as `good`, then returns a row for each file, `NAME: BYTES`.
+//! Hostile: commits one act of harm in each mini-batch. The mini-batch's first file, `NNN-ACT.txt`, names the
+//! act. An act that does not end the call, such as `good`, then returns a row for each file, `NAME: BYTES`.
 
 use sandmill_guest::{EntryScript, Error, Files, Job, MiniBatchContext, Result, Results, logging};
 use std::fs::{self, File};
@@ -62,7 +62,7 @@ impl EntryScript for Guest {
 }
 
 impl Guest {
-    /// Acts on the granted folders.
+    /// The acts that misuse the granted folders.
     fn with_files(
         &mut self,
         act: &str,
@@ -105,7 +105,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Acts that flood the host with files, logs and output.
+    /// The acts that flood the host with files, logs and output.
     fn flood_host(&mut self, act: &str, out: &Path, first: &Path) -> Result<()> {
         match act {
             "one-large-file" => write_large(&out.join("large"))?,
@@ -132,7 +132,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Acts on the log folder, whose files stay even if the mini-batch fails.
+    /// The acts that misuse the log folder, whose files stay even if the mini-batch fails.
     fn in_logs(&self, act: &str, out: &Path, first: &Path) -> Result<()> {
         let logs = self.job.log_dir();
         match act {
@@ -221,8 +221,8 @@ impl Guest {
     }
 }
 
-/// Creates a symbolic link to a folder, and tries to write a file and to read `path` through the link. Fails
-/// if the write or the read fails.
+/// Creates a symbolic link to a folder, and tries to write a file and to read `path` through the link.
+/// Returns an error if the write or the read fails.
 fn through(out: &Path, folder: &str, path: &str) -> std::io::Result<Vec<u8>> {
     let link = out.join("way-out");
     test_guests::symlink(folder, &link)?;
@@ -232,7 +232,7 @@ fn through(out: &Path, folder: &str, path: &str) -> std::io::Result<Vec<u8>> {
     written.and(read)
 }
 
-/// Fails if an attempt has succeeded.
+/// Returns an error if the attempt has succeeded, because the host should have refused it.
 fn denied<T, E>(what: &str, attempt: Result<T, E>) -> Result<()> {
     match attempt {
         Err(_) => Ok(()),

@@ -127,7 +127,7 @@ fn play(act: &str, file: &str) -> ActResult {
             let graph = graph::load(&[vec![0]], GraphEncoding::Pytorch, ExecutionTarget::Cpu);
             graph.map(|_| String::new()).map_err(error_text)
         }
-        // Takes minutes in any backend.
+        // This model takes minutes on any backend.
         "without-end" => {
             const SIDE: u32 = 2048;
             let matrix = floats(&[SIDE, SIDE], &vec![0.5; (SIDE * SIDE) as usize]);

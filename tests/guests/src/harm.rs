@@ -26,7 +26,8 @@ impl Harm {
         })
     }
 
-    /// Misbehaves if this is the chosen attempt and mini-batch. `None` means: continue as an ordinary guest.
+    /// Misbehaves in `run` if this is the chosen attempt and mini-batch. Returns `None` if the guest should
+    /// continue as an ordinary guest.
     pub fn run(&self, context: &MiniBatchContext, items: usize) -> Option<Result<Results>> {
         std::thread::sleep(self.nap);
         let is_due = self.attempt.is_none_or(|n| n == context.attempt)
@@ -38,7 +39,7 @@ impl Harm {
         is_due.then(|| harm(&self.what, items))
     }
 
-    /// Misbehaves in every call, for `init` and `shutdown`.
+    /// Misbehaves in `init` or `shutdown`, which have no attempt and no mini-batch to choose.
     pub fn init(&self) -> Result<()> {
         harm(&self.what, 0).map(drop)
     }
