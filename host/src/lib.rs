@@ -28,8 +28,8 @@
 //! # }
 //! ```
 //!
-//! The names at the top level are the public API. The modules below are public only as far as these names use
-//! their types, and may change.
+//! The names at the top level are the public API. The modules below are not part of the API, and may change.
+//! They are public only because the types of the API are in them.
 //!
 //! Floors, lowest first. A file imports only from lower floors or from siblings in its own folder
 //! (`tests/tests/repository/floors.rs` checks that):

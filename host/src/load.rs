@@ -1,4 +1,4 @@
-//! Reading a job file on this machine.
+//! Reads a job file on this machine.
 
 use crate::gpu;
 use crate::model::Feature;
@@ -13,7 +13,7 @@ use std::thread::available_parallelism;
 /// The environment variable with the number of GPUs of a machine (docs/parallel-run-step.md G3).
 const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
-/// The properties of this machine that defaults depend on.
+/// The properties of this machine on which defaults of a job file depend.
 pub(crate) fn this_machine() -> MachineSize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     MachineSize {

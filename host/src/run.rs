@@ -98,7 +98,7 @@ impl Options {
         }
     }
 
-    /// The options that concern this machine.
+    /// Returns the options that concern this machine.
     pub(crate) fn node(&self) -> NodeOptions {
         NodeOptions {
             cache_dir: self.cache_dir.clone(),
@@ -110,13 +110,13 @@ impl Options {
         }
     }
 
-    /// The policy as it is recorded in a job.
+    /// The policy in the form in which a job records it.
     pub(crate) fn policy_used(&self) -> Option<PolicyUsed> {
         let (file, sha256) = self.policy.file().zip(self.policy.sha256())?;
         Some(PolicyUsed { file: file.to_owned(), sha256: sha256.to_owned() })
     }
 
-    /// The options that concern the leader.
+    /// Returns the options that concern the leader.
     fn leader(&self) -> LeaderOptions {
         LeaderOptions {
             job_dir: self.job_dir.clone(),
@@ -166,7 +166,7 @@ impl NodeHandle for MachineForJob {
     }
 }
 
-/// What this machine holds for a prepared job.
+/// The resources of this machine that a prepared job holds.
 #[derive(Debug)]
 pub struct JobHere(NodeJob);
 

@@ -1,4 +1,4 @@
-//! The version of this program, shell completions, and man pages.
+//! Prints the version of this program and shell completions, and writes man pages.
 
 use super::exit::{Exit, Problem};
 use super::terminal::{print, print_json, say};

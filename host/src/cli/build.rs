@@ -4,9 +4,9 @@ use crate::compile::{self, CompileError, Compiler};
 use std::path::{Path, PathBuf};
 
 /// Builds the folder of a guest crate or of C sources, or converts the file of a core module. Returns the
-/// component's path. The path of a component is returned unchanged. With `examples`, builds a component for
-/// each of the crate's examples of type `cdylib`. `cache_dir` is the folder for compiled code; `None` means
-/// the default one. `compiler` parses the components. `say` receives the compiler's lines.
+/// component's path. The path of a component is returned unchanged. With `examples`, builds the crate's
+/// examples of type `cdylib` instead, each as a component. `cache_dir` is the folder for compiled code;
+/// `None` means the default one. `compiler` parses the components. `say` receives the compiler's lines.
 ///
 /// This runs the crate's own build scripts on this machine, without a sandbox.
 ///
@@ -43,8 +43,8 @@ pub(super) fn build(
     Ok(vec![component])
 }
 
-/// Checks that the names that a component imports and exports keep the contract. Their types are checked when
-/// the component is compiled: by `sandmill check`, and before a job.
+/// Checks whether a component imports and exports only the names that the contract allows. Their types are
+/// checked when the component is compiled: by `sandmill check`, and before a job.
 fn check(component: &Path, compiler: &Compiler) -> Result<(), CompileError> {
     let outline = compiler.outline(component)?;
     compile::check_names(&outline.names)

@@ -90,7 +90,7 @@ struct FolderContents {
     folder: PathBuf,
     #[serde(flatten)]
     amount: CacheAmount,
-    /// The most bytes that the folder may hold; null for no limit.
+    /// The maximum number of bytes that the folder may hold. Null if there is no limit.
     limit: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ struct CacheContents {
     runtimes: FolderContents,
 }
 
-/// What was removed; null for kinds of files that were not to be removed.
+/// What was removed. Null for kinds of files that were not selected.
 #[derive(Debug, Default, Serialize)]
 struct Cleared {
     version: u32,
@@ -204,13 +204,13 @@ impl CacheFolders {
     }
 }
 
-/// Adds to an error that the folder cannot be read.
+/// Adds to an error the context that the folder cannot be read.
 fn readable<T>(found: io::Result<T>, folder: &Path) -> Result<T, Problem> {
     let context = || format!("the cache {} cannot be read", folder.display());
     found.with_context(context).map_err(Problem::usage)
 }
 
-/// Adds to an error that the folder cannot be emptied.
+/// Adds to an error the context that the folder cannot be emptied.
 fn cleaned<T>(done: io::Result<T>, folder: &Path) -> Result<T, Problem> {
     let context = || {
         let folder = folder.display();

@@ -1,5 +1,5 @@
-//! `sandmill check COMPONENT`: whether a component keeps the contract, what it imports, and, with `--run`,
-//! what it returns.
+//! `sandmill check COMPONENT`: finds out whether a component keeps the contract, what it imports and, with
+//! `--run`, what it returns.
 //!
 //! This process does not parse the component itself. One child process reads the component's names, another
 //! compiles the component as for a job, and a third loads it and, with `--run`, runs it in the sandbox of a
@@ -32,7 +32,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most bytes that are shown of each file that the entry script wrote to.
+/// At most this many bytes are shown of each file that the entry script wrote to.
 const SHOWN_BYTES: u64 = 64 << 10;
 
 /// How to try an entry script.
@@ -126,7 +126,7 @@ pub(super) struct CheckArguments<'a> {
     pub(super) path: &'a Path,
     /// Whether and how to run the entry script.
     pub(super) trial: &'a TrialArguments,
-    /// The cache for compiled code, if not the default one.
+    /// The cache for compiled code. `None` means the default one.
     pub(super) cache: Option<&'a Path>,
     /// The sandmill binary, for child processes.
     pub(super) program: &'a Path,
@@ -161,7 +161,7 @@ impl<'a> CheckArguments<'a> {
         ScriptLanguage::of(self.path).is_some() && !self.path.is_dir()
     }
 
-    /// The same component with another trial.
+    /// Returns the same check with another trial.
     pub(super) fn trying<'b>(&'b self, trial: &'b TrialArguments) -> CheckArguments<'b> {
         let &Self { path, cache, program, os_sandbox, compiler, policy, .. } = self;
         let onnxruntime = self.onnxruntime.clone();
@@ -232,7 +232,7 @@ pub(super) fn check(
     Ok(checked.with_verdict())
 }
 
-/// How the code is compiled.
+/// The options with which the code is compiled.
 pub(super) fn instrumentation(limits: &Limits) -> Instrumentation {
     Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() }
 }
@@ -298,7 +298,7 @@ pub(super) fn captured_output(scratch: &ScratchFolder) -> CapturedOutput {
     CapturedOutput { stdout, stderr, log }
 }
 
-/// The mounts, and the files' paths as the guest sees them. The mounts are the folders of the files,
+/// Returns the mounts, and the files' paths as the guest sees them. The mounts are the folders of the files,
 /// read-only, and the folders that every entry script has.
 fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<String>)> {
     let mut mounts = Vec::new();
@@ -360,7 +360,7 @@ fn side_inputs(trial: &TrialArguments) -> anyhow::Result<Vec<Mount>> {
     trial.given.side_inputs.iter().map(mount).collect()
 }
 
-/// The models. Single files are put into the scratch folder.
+/// Returns the models. A model that is a single file is put into the scratch folder.
 fn models(
     check: &CheckArguments<'_>,
     limits: &Limits,
@@ -399,7 +399,7 @@ fn probe(check: &CheckArguments<'_>) -> Probe {
     Probe { program, os_sandbox: check.os_sandbox, cuda: Vec::new() }
 }
 
-/// The backends for models besides tract, tested first, as for a job.
+/// Returns the backends for models besides tract. Each is tested first, as for a job.
 fn inference(
     check: &CheckArguments<'_>,
     say: &mut dyn FnMut(&str),
@@ -423,8 +423,8 @@ pub(super) fn explain(scratch: &ScratchFolder, error: TrialError) -> anyhow::Err
     }
 }
 
-/// The start of one of the files that the run wrote, for display. The component may have put a link or a fifo
-/// there.
+/// Returns the start of one of the files that the run wrote, for display. Opens it with care, because the
+/// component may have put a link or a fifo there.
 pub(super) fn shown(scratch: &ScratchFolder, name: &str) -> String {
     let mut bytes = Vec::new();
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -1,4 +1,4 @@
-//! `sandmill check score.py`: whether a script can be run, and what it returns.
+//! `sandmill check score.py`: finds out whether a script can be run, and what it returns.
 
 use super::check::{CheckArguments, explain, instrumentation, run, time_limit, trial_setup};
 use super::checked::{CheckedScript, FileKind};

@@ -7,12 +7,12 @@ use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
 
-/// The command of the planner.
+/// The hidden command that starts the planner.
 pub(super) const PLAN_COMMAND: &str = "plan-worker";
 const WORKER_COMMAND: &str = "worker";
 
-/// Serves, if this process was started as a child process. This happens before the command line is parsed: a
-/// worker must start fast, and must not have threads or other state of the command line.
+/// Does the work of a child process, if this process was started as one. This comes before the command line
+/// is parsed: a worker must start fast, and must not have the threads or other state of the command line.
 pub(super) fn serve() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next()?;
@@ -49,8 +49,9 @@ pub(super) fn serve() -> Option<ExitCode> {
     }
 }
 
-/// Fails if a command belongs to a feature that this build lacks. `None` for other commands. A program that
-/// embeds Sandmill may be built with more features than the binary that it starts.
+/// Fails if a command belongs to a feature that this build lacks. `None` for other commands. The parent may
+/// need a feature that this binary lacks: a program that embeds Sandmill may be built with more features than
+/// the binary that it starts.
 fn missing_feature(command: &str) -> Option<ExitCode> {
     let feature = match command {
         store::FETCH_COMMAND => Feature::Stores,

@@ -94,7 +94,7 @@ fn is_selected(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bo
 }
 
 /// Removes a job's directory, or the part of it that is not kept. Returns the bytes that were freed, or would
-/// be freed with `--dry-run`. `None` if a job is running in it by now, or if there is nothing to remove.
+/// be freed with `--dry-run`. `None` if a job has begun in it meanwhile, or if there is nothing to remove.
 fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>> {
     // While we hold the directory, no job can begin in it.
     let Some(hold) = JobHold::take(&job.dir)? else { return Ok(None) };
@@ -119,8 +119,8 @@ fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>>
     if arguments.dry_run {
         return Ok(Some(bytes));
     }
-    // The state goes last: if the removal is interrupted, the rest still counts as a job and can be removed
-    // later.
+    // The job's state is removed last. If the removal is interrupted, the directory still counts as a job,
+    // and its rest can be removed later.
     to_remove.sort_by_key(|path| *path == JobDir::new(&job.dir).state_file());
     for path in &to_remove {
         remove_tree(path)?;

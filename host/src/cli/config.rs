@@ -21,8 +21,8 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Reads the user's config file. Under a policy, the file is not read: the operator, and not a file of
-    /// the user, decides which code is loaded and where it is kept.
+    /// Reads the user's config file. Under a policy, the file is not read, because the operator and not the
+    /// user decides which code is loaded and where it is kept.
     pub(super) fn load(policy: &PolicyArgument) -> Result<Self, Problem> {
         if policy.which().is_some() {
             return Ok(Self::default());
@@ -41,8 +41,8 @@ impl Config {
         self.file.file.as_deref()
     }
 
-    /// The cache folder from the option, or else from the file; `None` if neither names it or if the
-    /// environment variable does.
+    /// The cache folder: from the option, or else from the file. `None` if neither names it, or if the
+    /// environment variable overrides the file.
     pub(super) fn cache_dir(&self, option: Option<&Path>) -> Option<PathBuf> {
         let from_file =
             || self.file.cache_dir.clone().filter(|_| variable(CACHE_VARIABLE).is_none());

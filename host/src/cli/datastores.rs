@@ -17,7 +17,7 @@ pub(super) struct DatastoresArgument {
 }
 
 impl DatastoresArgument {
-    /// Reads the file. Without one, there are no datastores.
+    /// Reads the file. If there is no file, there are no datastores.
     pub(super) fn load(&self) -> Result<Datastores, Problem> {
         match self.which() {
             Some(file) => {

@@ -45,8 +45,8 @@ struct Findings {
     is_verbose: bool,
     /// Whether this user is root: root's jobs could read all files even in the sandbox.
     runs_as_root: bool,
-    /// How many files this process may have open, and to what the process may raise this limit; null for no
-    /// limit.
+    /// How many files this process may have open, and the number to which the process may raise this limit.
+    /// Null if there is no limit.
     open_files: Option<u64>,
     open_files_at_most: Option<u64>,
     cache: CacheDisk,

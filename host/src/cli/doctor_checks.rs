@@ -1,5 +1,5 @@
-//! The checks of `sandmill doctor` besides the sandbox: what builds and runs entry scripts, and where jobs
-//! find data and places for workers.
+//! The checks of `sandmill doctor` that do not concern the sandbox: for the tools that build and run entry
+//! scripts, the registry, the file of datastores, and the places for workers.
 
 use super::datastores::DatastoresArgument;
 use super::policy::PolicyArgument;

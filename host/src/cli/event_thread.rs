@@ -1,4 +1,5 @@
-//! Other programs that follow a job: one reads its events, and one is called at its end.
+//! Informs other programs about a job: one program reads the job's events, and another is called when the job
+//! has ended.
 
 use super::exit::Problem;
 use super::{say, terminal};
@@ -89,10 +90,10 @@ fn call(program: &Path, job: &str, job_dir: &JobDir, status: JobStatus) -> Resul
     }
 }
 
-/// The most events that wait for a slow reader. If there are more, the job waits for the reader.
+/// At most this many events wait for a slow reader. If there are more, the job waits for the reader.
 const MAX_WAITING_EVENTS: usize = 10_000;
 
-/// Passes events to a thread that writes them, so that the leader rarely waits for the reader.
+/// A reporter that passes events to a thread, which writes them. So the leader rarely waits for the reader.
 struct EventThread {
     /// `None` after the last event.
     lines: Option<SyncSender<String>>,

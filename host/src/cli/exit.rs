@@ -60,7 +60,7 @@ impl Problem {
         Self { exit: Exit::Usage, error: error.into() }
     }
 
-    /// Like [`usage`](Self::usage), for several reasons, each on its own line.
+    /// Like [`usage`](Self::usage), but for several reasons, each on its own line.
     pub(super) fn each_line(reasons: &str) -> Self {
         Self::usage(anyhow::anyhow!("{}", reasons.replace('\n', "\nerror: ")))
     }

@@ -100,10 +100,10 @@ fn load_job(path: &Path) -> Result<KnownJob, Problem> {
             return Err(Problem::usage(anyhow!("{}: {error}", dir.events().display())));
         }
     };
-    // `output` is relative to the job directory if the output is in the job directory.
+    // The recorded path of the output is relative to the job directory if the output is in the job directory.
     let output = dir.root().join(&state.output);
     let rows = state.output_file.as_ref().map_or(output.clone(), |file| output.join(file));
-    // These commands write no reports, so the other fields are not needed.
+    // The other fields are only for writing reports, which these commands do not do.
     let paths = ReportPaths {
         drops_rows: state.output_file.is_none(),
         resume: resume(&state),

@@ -1,4 +1,4 @@
-//! The jobs below a folder and their states, for `jobs`, `clean` and `metrics`.
+//! Finds the jobs below a folder and their states, for `jobs`, `clean` and `metrics`.
 
 use super::config::Config;
 use super::exit::Problem;
@@ -12,7 +12,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How many levels of folders are searched for job directories.
+/// The number of levels of folders that are searched for job directories.
 const MAX_DEPTH: u32 = 4;
 
 /// The jobs that a command works on.
@@ -116,7 +116,7 @@ impl FoundJob {
         noted.unwrap_or(&self.history.tenant)
     }
 
-    /// When the job ended, or the time of its last event if the job was interrupted; `None` while it has a
+    /// When the job ended. If the job was interrupted: the time of its last event. `None` while the job has a
     /// process.
     pub(super) fn ended(&self) -> Option<Timestamp> {
         let last = self.history.last.unwrap_or(self.state.started);
@@ -124,7 +124,8 @@ impl FoundJob {
     }
 }
 
-/// All jobs below a folder, the job that was started last first, and why other jobs could not be read.
+/// Returns all jobs below a folder, with the most recently started job first. Also returns an error for each
+/// job that could not be read.
 ///
 /// # Errors
 /// If the folder itself cannot be read.
@@ -210,7 +211,7 @@ mod tests {
         let job = testing::job;
         job(&root.join("a/one"), "2026-11-01T10:00:00Z", "completed");
         job(&root.join("two"), "2026-11-02T10:00:00Z", "running");
-        // Job directories are not searched, and neither are folders that are too deep.
+        // Sandmill does not search inside job directories or in folders that are too deep.
         job(&root.join("two/output/three"), "2026-11-02T10:00:00Z", "failed");
         job(&root.join("1/2/3/4/five"), "2026-11-02T10:00:00Z", "failed");
         std::os::unix::fs::symlink(root.join("a"), root.join("link")).unwrap();

@@ -114,8 +114,8 @@ fn is_directive(text: &str) -> bool {
     text.contains('=') || text.starts_with("sandmill") || text.trim().parse::<LevelFilter>().is_ok()
 }
 
-/// The same filter, with the leader's spans enabled, since they give log lines their context. The spans have
-/// the most severe level.
+/// Adds the leader's spans to the filter, because they give log lines their context. The spans have the most
+/// severe level, so enabling this level is enough.
 fn with_spans(targets: Targets) -> Targets {
     match targets.iter().any(|(part, _)| part == LEADER_TARGET) {
         true => targets,

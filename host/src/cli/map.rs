@@ -30,10 +30,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// After a failure, the reader of standard output has this long to read the results so far.
+/// The time that the reader of standard output has after a failure, to read the results so far.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most bytes that are passed on in one piece.
+/// The maximum number of bytes that are passed on in one piece.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// The arguments of `map`.
@@ -303,7 +303,7 @@ enum PassError {
     Write(io::Error),
 }
 
-/// Passes bytes on until the end.
+/// Passes bytes on until the end of the source.
 fn pass(from: &mut impl Read, to: &mut impl Write) -> Result<(), PassError> {
     let mut buffer = vec![0; PIECE_BYTES];
     loop {

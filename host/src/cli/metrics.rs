@@ -117,11 +117,12 @@ fn text(jobs: &[FoundJob]) -> String {
 }
 
 fn head(text: &mut String, name: &str, help: &str) {
-    // All metrics are gauges, since a job that starts anew counts from zero.
+    // All metrics are gauges and not counters, because a job that starts anew counts from zero, and counters
+    // must not fall.
     let _ = writeln!(text, "# TYPE {name} gauge\n# HELP {name} {help}");
 }
 
-/// The labels of a job, and an extra one. None is called `job`: Prometheus reserves that label.
+/// The labels of a job, and an extra one. No label is called `job`, because Prometheus reserves this name.
 fn labels(job: &FoundJob, extra: Option<Label>) -> String {
     let dir = job.dir.display().to_string();
     let named = [("name", job.state.name.as_str()), ("tenant", job.tenant()), ("directory", &dir)];

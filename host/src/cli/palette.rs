@@ -44,7 +44,7 @@ impl Color {
         }
     }
 
-    /// Turns colours on or off from now on. Returns the setting for `clap`.
+    /// Turns colours on or off for all later output. Returns the setting for `clap`.
     pub(super) fn begin(self) -> clap::ColorChoice {
         let wants = |is_terminal: bool| match self {
             Self::Always => true,

@@ -80,7 +80,7 @@ pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Res
     // If the planner dies because of a file, it is not restarted as in a job. Instead, we name the file.
     request.reports_files = true;
     request.asks = objects.asks();
-    // The planner may be silent as long as for a job that is resumed.
+    // Allow the planner to be silent as long as when a job is resumed.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store =
@@ -154,14 +154,14 @@ fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
     }
 }
 
-/// How long Ctrl-C may take to reach this process.
+/// The maximum time that Ctrl-C takes to reach this process.
 const CTRL_C_DELAY: Duration = Duration::from_millis(500);
 
 /// The planner. It is a child process, since it parses untrusted files. When this value is dropped, or on
 /// Ctrl-C, the planner is killed and its spilled files are removed.
 struct StandalonePlanner {
     child: Arc<Mutex<Option<Child>>>,
-    /// For answers about the files that the planner asks for; `None` if it does not ask.
+    /// The pipe for answers about the files that the planner asks for. `None` if it does not ask.
     stdin: Option<ChildStdin>,
     question: Arc<PlannerQuestion>,
     spill: PathBuf,
@@ -290,7 +290,7 @@ fn listen(stdout: ChildStdout, question: Option<Arc<PlannerQuestion>>) -> anyhow
 /// Kills the planner and its helpers if they are running, and removes its spilled files.
 fn kill_planner(child: &mut Option<Child>, spill: &Path) {
     if let Some(mut child) = child.take() {
-        // The planner's helpers die with it. Fails only if the planner has ended.
+        // The planner's helpers die with it. This fails only if the planner has ended already.
         let _ = child.kill();
         let _ = child.wait();
     }

@@ -108,7 +108,7 @@ fn name(text: &str) -> Result<String, ArgumentError> {
     }
 }
 
-/// The longest description, in bytes.
+/// The maximum length of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
 
 fn description(text: &str) -> Result<String, ArgumentError> {
@@ -229,7 +229,8 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             allowed(&path)?;
             let model = ModelSpec::at(&new.name, path.as_ref());
             let model = model.map_err(|why| Problem::usage(anyhow!("{why}")))?;
-            // We check the file again, since the folder of a version may be a link.
+            // The policy allowed the path that the user gave. Check the model file that was found below it,
+            // too, because a subfolder with a version of the model may be a link to another place.
             allowed(&text(&model.file)?)?;
             let digests = node::model_digests(&model).map_err(Problem::usage)?;
             let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
@@ -270,8 +271,8 @@ fn register(
     Ok(Exit::Completed)
 }
 
-/// A URL names the store itself. A registered dataset names a datastore that the operator has set up, through
-/// which every user of the name has access.
+/// The error for the address of a store, such as `s3://...`. An address is not enough: a registered dataset
+/// must name a datastore that the operator has set up, so that every user of the dataset's name has access.
 fn in_a_store(name: &str, address: &str) -> Problem {
     Problem::usage(anyhow!(
         "found {address}, the address of a store; data in a store is registered by the name of a datastore \

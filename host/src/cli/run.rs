@@ -247,7 +247,7 @@ pub(super) fn prepare_and_run(
         options.notices.push(engine::RUNS_AS_ROOT.to_owned());
     }
     let options = &options;
-    // The columns are read now: if the job starts anew, its earlier files are removed later.
+    // Read the columns of the last run now. If the job starts anew, the file that has them is removed later.
     let columns = report::earlier_columns(&JobDir::new(&options.job_dir));
     let paths =
         |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| ReportPaths {
@@ -280,7 +280,8 @@ pub(super) fn prepare_and_run(
     };
     let prepared = match run::prepare(spec, options, &mut { say_progress }) {
         Ok(prepared) => prepared,
-        // Ctrl-C may look like a failure, since the compiler process gets the signal, too.
+        // After Ctrl-C, the error may look like a failure of the compiler, because the compiler's process
+        // gets the signal, too.
         Err(error) => {
             return match options.cancel.reason() {
                 Some(reason) => {
@@ -316,8 +317,8 @@ pub(super) fn prepare_and_run(
     }
 }
 
-/// The notice that a job is resumed under another policy than in its last run. This is not an error: the
-/// current policy applies.
+/// The notice for a job that is resumed under a policy that differs from the policy of its last run. This is
+/// not an error: the current policy applies.
 fn other_policy(options: &Options) -> Option<String> {
     let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
     policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())
@@ -422,7 +423,7 @@ fn unit(kind: &InputKind) -> Unit {
     }
 }
 
-/// The path that the user looks for: the output file, or the folder if there is no output file.
+/// The path of the results: the output file, or the output folder if the job writes no output file.
 fn output_path(spec: &JobSpec, folder: &Path) -> PathBuf {
     match spec.worker.output_action {
         OutputAction::AppendRow => folder.join(&spec.append_row_file_name),

@@ -1,4 +1,4 @@
-//! A script in Python or JavaScript that is tried: its runtime and its mounts.
+//! A script in Python or JavaScript that a command tries without a job: its runtime and its mounts.
 
 use super::check::{CheckArguments, instrumentation};
 use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, Limits, LoggingLevel, Mount, PythonRuntime};

@@ -12,7 +12,7 @@ pub(super) const SDK_FOLDER: &str = "sandmill-guest";
 /// The files of the SDK's folder: paths and texts.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// The beginning of the part of the SDK's manifest that only this repository needs.
+/// The line with which the last part of the SDK's manifest begins. Only this repository needs this part.
 const REPOSITORY_PART: &str = "\n[dev-dependencies]";
 
 /// Writes the SDK to a new folder.

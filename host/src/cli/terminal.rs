@@ -40,7 +40,7 @@ pub(super) fn print_json(text: &str) -> Result<(), Problem> {
     write(&printable_json(text))
 }
 
-/// Writes a line of JSON to standard output, for programs that read meanwhile.
+/// Writes a line of JSON to standard output, for programs that read while the command runs.
 ///
 /// # Errors
 /// If the line cannot be written, or if the pipe was closed.
@@ -78,7 +78,8 @@ pub(super) fn clear_screen() {
     }
 }
 
-/// The standard output of called programs: our standard error, since our standard output is only for results.
+/// The standard output for programs that we call. It is our standard error, because our standard output is
+/// only for results.
 pub(super) fn for_children() -> Stdio {
     io::stderr().into()
 }
@@ -104,12 +105,12 @@ fn write(text: &str) -> Result<(), Problem> {
     }
 }
 
-/// Standard output, for a text in pieces.
+/// Standard output, for a text that is written in pieces.
 pub(super) fn stdout() -> Printable<Stdout> {
     Printable::new(io::stdout(), OutputStream::Out)
 }
 
-/// Standard error, for a text in pieces.
+/// Standard error, for a text that is written in pieces.
 pub(super) fn stderr() -> Printable<io::Stderr> {
     Printable::new(io::stderr(), OutputStream::Err)
 }
@@ -131,7 +132,7 @@ pub(super) fn usage(error: &clap::Error) -> Exit {
     Exit::Completed
 }
 
-/// Makes messages of panics be printed like all other text.
+/// Has the messages of panics printed like all other text, with escapes.
 pub(super) fn watch_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -194,7 +195,7 @@ impl<W: Write> Write for Printable<W> {
 
 impl<W: Write> Drop for Printable<W> {
     fn drop(&mut self) {
-        // A missing reader is not an error.
+        // It is not an error if the reader is gone.
         let _ = self.pass_rest();
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct ToolSettings {
     pub(super) os_sandbox: OsSandbox,
     /// Parses components in child processes.
     pub(super) compiler: Compiler,
-    /// The cache for compiled code, if not the default one.
+    /// The cache for compiled code. `None` means the default one.
     pub(super) cache: Option<PathBuf>,
 }
 

@@ -9,7 +9,7 @@ use crate::model::{JobDir, nearest};
 use anyhow::anyhow;
 use std::path::{Component, Path, PathBuf};
 
-/// The most names that an error lists.
+/// The maximum number of names that an error lists.
 const MAX_NAMED: usize = 10;
 
 /// The job that a command works on.
@@ -59,7 +59,7 @@ fn find(job: Option<&Path>, jobs: &Path) -> anyhow::Result<PathBuf> {
             return Err(unknown(&name.to_string_lossy(), jobs));
         }
     }
-    // The command reports what is wrong with this path.
+    // The command itself reports what is wrong with this path.
     Ok(given.to_owned())
 }
 
@@ -92,7 +92,7 @@ fn newest(jobs: &Path) -> Option<PathBuf> {
     by_age(jobs).into_iter().next().map(|(_, dir)| dir)
 }
 
-/// The jobs directly below a folder, the one that was started last first, with their folders' names.
+/// The jobs directly below a folder, with their folders' names. The most recently started job comes first.
 fn by_age(jobs: &Path) -> Vec<(String, PathBuf)> {
     let entries = std::fs::read_dir(jobs).into_iter().flatten().flatten();
     let mut found: Vec<_> = entries

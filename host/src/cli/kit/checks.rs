@@ -26,8 +26,8 @@ pub(super) struct CheckSpec {
 const KIT_ANSWER: &str = "sandmill kit 1";
 /// The length of the text of [`long_text`], in bytes.
 const LONG_TEXT_BYTES: usize = 10_000;
-/// The most bytes by which memory may grow over 10,000 mini-batches. A leak of each mini-batch's data would
-/// be four times that.
+/// The maximum number of bytes by which memory may grow over 10,000 mini-batches. If each mini-batch's data
+/// leaked, memory would grow by four times as much.
 const MAX_GROWTH_BYTES: u64 = 8 << 20;
 /// The length of the large file, in bytes.
 const LARGE_FILE_BYTES: usize = 20 << 20;
@@ -44,7 +44,7 @@ pub(super) const SCRIPT: CheckSpec = check(
     |results| equal("the answer to `kit`", &results[0].rows(0)?, &[KIT_ANSWER]),
 );
 
-/// All other checks, in the order in which they run.
+/// All checks except the one for the kit's script, in the order in which they run.
 pub(super) const CHECKS: &[CheckSpec] = &[
     check(
         "init-once",
@@ -248,7 +248,7 @@ const fn check(
     CheckSpec { name, holds, plans, judge }
 }
 
-/// A plan with a mini-batch for each command, whose file has the command.
+/// A plan with a mini-batch for each command. The mini-batch's file contains the command.
 fn plan<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> KitPlan {
     KitPlan::of(commands.into_iter().map(|parts| KitMiniBatch::command(parts.as_ref())))
 }

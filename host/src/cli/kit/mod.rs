@@ -1,5 +1,5 @@
-//! `sandmill check --kit COMPONENT`: checks whether a language's bindings keep the contract, by a script that
-//! each language implements (`tests/kit`).
+//! `sandmill check --kit COMPONENT`: checks whether a language's bindings keep the contract. COMPONENT is the
+//! kit's script, which is implemented in each language (`tests/kit`).
 //!
 //! Each check runs mini-batches in its own process, in the sandbox of a worker.
 

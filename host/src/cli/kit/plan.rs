@@ -1,4 +1,4 @@
-//! The input of a check of the conformance kit, and what the check sees of the outcome.
+//! The input of a check of the conformance kit (a plan), and the parts of the outcome that the check sees.
 
 use crate::model::{Failure, printable};
 use crate::node::trial::{InstanceResults, TrialTableKind};
@@ -9,7 +9,7 @@ const SEPARATOR: &str = "\u{1f}";
 pub(super) const FILES_FOLDER: &str = "/inputs/items/0";
 /// The prefix of the error that a script returns if its language cannot do what the command wants.
 const LACKS_PREFIX: &str = "not in this language: ";
-/// The most bytes of a found value that a message shows.
+/// At most this many bytes of a found value are shown in a message.
 const MAX_SHOWN_BYTES: usize = 200;
 
 /// A command, as written to a file or passed as an argument.

@@ -1,4 +1,4 @@
-//! Makes sure that each check can fail: each gets outcomes that it must refuse.
+//! Tests that each check of the kit can fail: gives each check outcomes that it must refuse.
 
 use super::checks::{CHECKS, SCRIPT};
 use super::plan::{CheckFailure, InstanceEnding, PlanResult};
