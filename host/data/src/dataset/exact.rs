@@ -3,11 +3,13 @@
 
 /// The maximum number of digits of a whole number that we compute with: they fit in an `i128`.
 const MOST_DIGITS: usize = 38;
-/// A decimal number of this many digits is the same after it was converted to a normal float and back.
+/// A decimal number of at most this many digits stays the same if it is converted to a normal (not subnormal)
+/// float and back.
 const KEPT_DIGITS: usize = 15;
 /// The maximum number of digits for [`is_near`], the fast comparison: they fit in a `u64`.
 const FAST_DIGITS: usize = 19;
-/// The powers of ten for the fast comparison. Their product with the mantissa of a float fits in a `u128`.
+/// The powers of ten for the fast comparison. The product of one of them and the mantissa of a float fits in
+/// a `u128`.
 const POWERS_OF_TEN: [u128; 23] = {
     let mut powers = [1; 23];
     let mut index = 1;
@@ -17,7 +19,7 @@ const POWERS_OF_TEN: [u128; 23] = {
     }
     powers
 };
-/// The exact decimal value of any float has fewer digits.
+/// More digits than the exact decimal value of any float has.
 const MAX_FLOAT_DIGITS: usize = 800;
 
 /// The text of a number: `-? (0 | [1-9][0-9]*) (\. [0-9]+)? ([eE] [+-]? [0-9]+)?`.
@@ -59,8 +61,8 @@ impl<'a> WrittenNumber<'a> {
         Some(Self { text, whole, fraction, power, is_plain })
     }
 
-    /// The digits before and after the point, together without zeros at either end, and the power of ten of
-    /// the last digit.
+    /// The digits before the point, the digits after it, and the power of ten of the last digit. Leaves out
+    /// the zeros with which the number begins or ends.
     fn digits(&self) -> (&'a [u8], &'a [u8], i64) {
         let fraction = trimmed(self.fraction);
         let whole = if self.whole == b"0" { &[] } else { self.whole };
@@ -103,7 +105,7 @@ impl<'a> WrittenNumber<'a> {
 
     /// The nearest float, if it loses nothing of the number. A plain number must be exactly equal to the
     /// float. For another number, the float, written with as many digits, must have the same digits. `None`
-    /// if no float does.
+    /// if the nearest float loses something.
     pub(super) fn float(&self) -> Option<f64> {
         self.nearest().filter(|float| self.is_kept(*float))
     }
@@ -189,7 +191,8 @@ fn is_near(number: u64, power: i64, float: f64) -> Option<bool> {
     }
     let mantissa = bits & (hidden_bit - 1) | hidden_bit;
     let distance = (u128::from(mantissa) * power_of_ten).abs_diff(u128::from(number) << shift);
-    // If the difference is exactly half, programs write either neighbour.
+    // If the difference is exactly half of the last digit, some programs write the lower neighbour and others
+    // the higher one. We accept both.
     Some(distance <= 1 << (shift - 1))
 }
 

@@ -15,7 +15,7 @@ const INSPECTED_BYTES: usize = 4 << 10;
 enum FileFormat {
     /// A format that we can read, if the job file names it.
     Table(TableKind),
-    /// A compressed file. For text, we can read it.
+    /// A compressed file. We can read it if the input's format is a text format.
     Packed,
     /// A format that we cannot read, and what to do about it.
     Other(&'static str),
@@ -60,9 +60,9 @@ const MAGICS: &[(&[u8], &str, FileFormat)] = &[
     ),
 ];
 
-/// What a file with these first bytes is, and what to do, if it cannot be in the input's `format`. For
-/// example: `a Parquet file: write format: parquet`. `None` if the file may be in that format, or if its
-/// format is unknown.
+/// For a file that begins with these bytes and so cannot be in the input's `format`: what the file is, and
+/// what to do. For example: `a Parquet file: write format: parquet`. `None` if the file may be in the input's
+/// format, or if its format is unknown.
 pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
     let start = &start[..start.len().min(INSPECTED_BYTES)];
     let found = MAGICS.iter().find(|(magic, ..)| start.starts_with(magic));

@@ -32,9 +32,9 @@ pub struct SourceListing {
     unfetched: HashMap<Vec<u8>, String>,
     /// Whether a file was found. Also true if the notice that there is no file was added.
     has_found: bool,
-    /// The next steps, if they were determined in advance.
+    /// The next steps that were determined in advance, if any.
     ahead: VecDeque<ListStep>,
-    /// Whether to leave out files that other programs keep beside rows.
+    /// Whether to leave out files without rows that other programs keep beside the files with rows.
     rows_only: bool,
     /// Whether such a file was left out.
     has_left_out: bool,
@@ -44,7 +44,7 @@ pub struct SourceListing {
     bad: Vec<BadFile>,
 }
 
-/// The next file, and what was reported before it.
+/// The next file, and what was found on the way to it.
 #[derive(Debug)]
 struct ListStep {
     file: Result<Option<String>, DatasetError>,
@@ -244,8 +244,8 @@ impl SourceListing {
         self.ahead.iter().filter_map(|step| step.file.as_ref().ok()?.as_deref())
     }
 
-    /// Determines the next file. Returns the notices and bad entries that belong to it, and keeps earlier
-    /// ones.
+    /// Determines the next file. Returns it with the notices and bad entries that were found on the way to
+    /// it. Earlier notices and bad entries stay in `self`.
     fn step(&mut self) -> ListStep {
         let notices = self.take_notices();
         let bad = self.take_bad();
@@ -391,8 +391,8 @@ impl SourceListing {
         Ok(())
     }
 
-    /// The path of the file that the entry is. Enters a folder, and records a bad entry. `None` for these,
-    /// and for an entry that does not belong to the input.
+    /// Handles an entry: returns the path of a file, enters a folder, and records a bad entry. `None` for a
+    /// folder, for a bad entry, and for an entry that does not belong to the input.
     fn take(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
         if entry.kind == EntryKind::Folder {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);

@@ -116,8 +116,8 @@ fn a_peeked_file_is_still_the_next() {
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 
-/// If a file is found in advance, the notices about it are still returned only when the file is. So a plan
-/// does not depend on how far the listing looks ahead.
+/// Even if a file is found in advance, the notices about it are returned only together with the file. So a
+/// plan does not depend on how far the listing looks ahead.
 #[test]
 fn looking_ahead_changes_nothing() {
     let tree = ListFixture::new(&["a", "c", "e"]);

@@ -57,7 +57,8 @@ impl Pattern {
     }
 
     /// Whether the folder `name` may contain files of the input. `depth` is the number of folders between it
-    /// and the root. The result is only right if the folders above it may contain files of the input.
+    /// and the root. The caller has already found out that each of these folders may contain files of the
+    /// input.
     pub fn enters(&self, name: &[u8], depth: usize) -> bool {
         match self {
             Self::Everything => true,
@@ -131,7 +132,7 @@ fn literal(glob: &str) -> Option<String> {
 }
 
 /// Whether a part of a glob between two `/` matches only one level of folders. A part with half of a `{..}`
-/// or `[..]` does not.
+/// or `[..]` may match more levels, because the other half is in another part.
 fn stays_in_folder(part: &str) -> bool {
     part != "**" && !part.contains('{') && part.matches('[').count() <= part.matches(']').count()
 }

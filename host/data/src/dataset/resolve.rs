@@ -10,8 +10,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of sources in a job. Each source needs two open folders in each instance, and the
-/// columns of all tables are in one message.
+/// The maximum number of sources in a job. The limit has two reasons: each source needs two open folders in
+/// each instance, and one message has the columns of all tables.
 const MAX_SOURCES: usize = 256;
 /// The maximum bytes of paths and names in all sources, because they are in one message.
 const MAX_NAME_BYTES: usize = 8 << 20;
@@ -329,7 +329,8 @@ mod tests {
         assert_eq!(tree.one("dir"), ("/in/a".to_owned(), None));
     }
 
-    /// This is so for objects of a store that have not been fetched: files at their paths do not matter.
+    /// The caller knows the objects of a store, even if they have not been fetched. What is on the disk at
+    /// the paths of these objects does not matter.
     #[test]
     fn files_that_the_caller_knows_need_not_exist() {
         let tree = ResolveFixture::new();

@@ -33,8 +33,9 @@ pub(super) fn check_pages(
 }
 
 /// How many values the pages of a column state. `None` if the pages cannot be read. A page may state a count
-/// of values and a count of rows. We prefer the values, because some writers put values in the count of rows.
-/// Without lists, both counts are the same. With lists, the reader uses the rows only if [`has_all_rows`].
+/// of values and a count of rows. We prefer the count of values, because some writers put the count of values
+/// into the field for rows. Without lists, both counts are the same. With lists, the reader uses the count of
+/// rows only if [`has_all_rows`] is true.
 fn count_values(file: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
     let rows = usize::try_from(rows).ok()?;
     let mut pages = SerializedPageReader::new(Arc::clone(file), column, rows, None).ok()?;

@@ -22,12 +22,12 @@ pub struct SourcePart {
 pub struct DictionaryValues {
     /// The bytes of all values.
     pub total_bytes: u64,
-    /// About how many bytes of values one row refers to.
+    /// About how many bytes are in the values that one row refers to.
     pub bytes_per_row: u64,
 }
 
 impl DictionaryValues {
-    /// The maximum bytes that this many rows refer to.
+    /// The maximum number of bytes in the values that this many rows refer to.
     fn bytes_of(self, rows: u64) -> u64 {
         self.total_bytes.min(self.bytes_per_row.saturating_mul(rows))
     }

@@ -60,8 +60,9 @@ impl Decoder {
         &self.columns
     }
 
-    /// Whether this decoder should read these columns from row `first` on. If not, a new decoder is faster:
-    /// it would skip `skipped` values.
+    /// Whether this decoder should read these columns from row `first` on. It would decode the rows before
+    /// `first`, and a new decoder would skip `skipped` values. False if this decoder has other columns or is
+    /// past the row, or if a new decoder is faster.
     pub(super) fn should_continue(&self, columns: &[usize], first: usize, skipped: usize) -> bool {
         let Some(gap) = first.checked_sub(self.next) else { return false };
         self.columns == columns && gap.saturating_mul(DECODING_COST) <= skipped

@@ -53,8 +53,8 @@ impl TypedTableFile {
         self.inner.schema_in(table)
     }
 
-    /// Adds to `resolution` what the values of the `wanted` columns (`None`: all) show. Reads `all` rows, or
-    /// only the first ones. Fails if the values cannot be read.
+    /// Adds to `resolution` which units the 96-bit times of the `wanted` columns (`None`: all) need. Reads
+    /// all rows if `all` is true, or else only the first ones. Fails if the values cannot be read.
     pub fn look_at_times(
         &mut self,
         resolution: &mut Resolution,

@@ -14,7 +14,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The rows that are left out, and why. A report has a maximum number of reasons: the rest is `None`.
+/// The rows that are left out, and why. A report has a maximum number of reasons: further rows have `None`.
 pub(super) type Misfits = BTreeMap<usize, Option<String>>;
 
 /// Turns a batch of the needed columns into a batch of the table. `file` has the types in which the file's

@@ -87,7 +87,7 @@ fn look_up_packed<const WIDTH: usize>(
 /// How many keys are unpacked together.
 const BATCH_KEYS: usize = 32;
 
-/// The bytes of so many keys of 32 bits, and 8 more, because [`key`] reads beyond the last key.
+/// The bytes of [`BATCH_KEYS`] keys of 32 bits, and 8 more, because [`key`] reads beyond the last key.
 const WINDOW_BYTES: usize = BATCH_KEYS * 4 + 8;
 
 type UnpackFunction = fn(&[u8; WINDOW_BYTES]) -> [u32; BATCH_KEYS];

@@ -158,7 +158,7 @@ fn file_contents(file: &FileReader) -> Result<Contents, DatasetError> {
     Ok((schema, blocks.map(message).collect::<Result<_, _>>()?))
 }
 
-/// Where a message is, as the footer states it. Fails if that cannot be.
+/// Where a message is, as the footer states it. Fails if an offset or a length in the footer is impossible.
 fn message_of_block(
     file: &FileReader,
     block: &Block,

@@ -9,7 +9,7 @@ use parquet::file::metadata::ColumnChunkMetaData;
 
 /// The program that wrote such pages in its versions before 2.
 const PROGRAM: &[u8] = b"parquet-cpp";
-/// The field types of a boolean in Thrift's compact protocol: the type says the value.
+/// The field types of a boolean in Thrift's compact protocol. There the type also gives the value.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 /// Field numbers of Parquet's `PageHeader`.

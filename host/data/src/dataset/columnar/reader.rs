@@ -225,7 +225,7 @@ fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRu
     runs.filter(|run| run.count > 0).collect()
 }
 
-/// The rows that are left out, in the form that reports need. Only rows with a reason.
+/// The rows that are left out and have a reason, in the form that reports need.
 fn failed_items(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
     let item = part.item.to_owned();
     let first = part.slice.first_row;

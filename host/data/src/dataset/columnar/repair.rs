@@ -145,7 +145,7 @@ pub(super) fn version_of(created_by: &[u8], program: &[u8]) -> Option<(u32, u32,
 }
 
 /// Extends each column up to the next column, or to the start of the footer, if the gap is not longer than a
-/// header.
+/// header. Then the gap is the end of the column: its stated size does not count the header.
 fn lengthen_chunks(footer: &mut Footer<'_>, footer_start: i64) {
     let chunks = footer.groups.iter().flat_map(|group| &group.chunks);
     let mut starts: Vec<i64> =

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many rows are read at a time. If only the first rows of each file are read, they are as many.
+/// How many rows are read at a time. This is also how many rows of each file are read if not all are read.
 const BATCH_ROWS: usize = 1 << 16;
 
 /// Which units the times that were seen need, by the name of the column.
@@ -22,13 +22,14 @@ struct SeenUnits {
     types: [DataType; 2],
     /// Whether there is a time that 64-bit nanoseconds cannot hold.
     has_far_time: bool,
-    /// Whether there is a time that 64-bit microseconds cannot hold, such as one with single nanoseconds.
+    /// Whether there is a time that 64-bit microseconds cannot hold, for example because it has a fraction of
+    /// a microsecond.
     has_fine_time: bool,
 }
 
 impl Resolution {
-    /// Reads the 96-bit times in the `wanted` columns of a file (`None`: all columns). Reads `all` rows, or
-    /// only the first ones. Fails if they cannot be read.
+    /// Reads the 96-bit times in the `wanted` columns of a file (`None`: all columns). Reads all rows if
+    /// `all` is true, or else only the first ones. Fails if they cannot be read.
     pub(super) fn learn(
         &mut self,
         file: &mut ParquetFile,

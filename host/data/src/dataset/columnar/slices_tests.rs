@@ -68,7 +68,8 @@ fn a_large_page_is_unpacked_once() {
     }
 }
 
-/// If other workers have the slices between, the decoder reads over them, unless a new one would read less.
+/// If other workers read the slices in between, the decoder decodes these slices too, unless a new decoder is
+/// faster.
 #[test]
 fn gaps_between_slices_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();

@@ -247,7 +247,7 @@ fn intervals_keep_their_months() {
     assert_eq!(read.rejected[0].row, Some(3));
 }
 
-/// An Arrow file whose times have another unit than the table's.
+/// An Arrow file whose times have another unit than the times of the table.
 #[test]
 fn rows_that_the_table_cannot_hold_are_reported() {
     let folder = tempfile::tempdir().unwrap();

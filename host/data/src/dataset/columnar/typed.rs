@@ -31,8 +31,9 @@ pub(super) trait TypedFile: Debug + Send {
         self.schema().cloned()
     }
 
-    /// Adds to `resolution` what the values of the `wanted` columns (`None`: all) show. Reads `all` rows, or
-    /// only the first ones. Does nothing unless the format has times whose type does not state their unit.
+    /// Adds to `resolution` which units the times of the `wanted` columns (`None`: all) need. Reads all rows
+    /// if `all` is true, or else only the first ones. Does nothing unless the format has times whose type
+    /// does not state their unit.
     fn look_at_times(
         &mut self,
         _resolution: &mut Resolution,

@@ -2,8 +2,8 @@
 
 use arrow::datatypes::{DataType, Field};
 
-/// The bytes that `rows` values of a column take in memory at least: without the contents of texts, byte
-/// strings and lists, which the field does not show.
+/// The minimum number of bytes that `rows` values of a column take in memory. Does not count the contents of
+/// texts, byte strings and lists, because the field does not show their lengths.
 pub(super) fn least_bytes(field: &Field, rows: u64) -> u64 {
     let bits = bits(field.data_type()).saturating_add(u64::from(field.is_nullable()));
     u64::try_from(u128::from(rows) * u128::from(bits) / 8).unwrap_or(u64::MAX)

@@ -8,7 +8,7 @@ use super::tally::count_lines;
 use super::types::{accepts, is_null, refusal};
 use crate::model::{AttemptReport, FailedItem, FailureKind, TableFormat};
 
-/// How many characters of a field a message quotes.
+/// The maximum number of characters that a message quotes of a field.
 const TEXT_SHOWN: usize = 40;
 
 /// The records that were refused, and the number of those that fit.

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The maximum length of a slice, in bytes: a worker holds a slice in memory, and Arrow's text columns count
 /// with 32 bits.
 pub const MAX_SLICE: u64 = 1 << 30;
-/// How far a record may reach beyond the size of its slice, in bytes, outside quotes.
+/// How many bytes the last record of a slice may reach beyond the size of the slice, outside quotes.
 const MAX_REST: u64 = MAX_FIELD_BYTES;
 /// The maximum length of a header, in bytes. A longer header probably has a quote that is not closed.
 const MAX_HEADER: usize = 1 << 20;
@@ -29,9 +29,9 @@ pub struct Cutter {
     csv: Option<CsvFormat>,
     header: bool,
     size: SliceSize,
-    /// [`MAX_REST`]. Tests set less, to be fast.
+    /// This is [`MAX_REST`], or less in tests, so that they are fast.
     pub(super) max_rest: u64,
-    /// [`MAX_SLICE`]. Tests set less, to be fast.
+    /// This is [`MAX_SLICE`], or less in tests, so that they are fast.
     pub(super) max_slice: u64,
     window: FileWindow,
 }
@@ -51,7 +51,8 @@ pub struct CutFile<'a> {
     /// The offset in the file of the first byte that is not scanned.
     offset: u64,
     header: Vec<u8>,
-    /// `None` if [`Self::look_for_joined`] was not called, or has nothing to look for.
+    /// Detects quoted fields that are probably several records. `None` if [`Self::look_for_joined`] was not
+    /// called, or has nothing to look for.
     joined: Option<JoinedLines>,
     /// The maximum number of records in the next slice. `None` if there is no limit.
     max_records: Option<u64>,
@@ -458,7 +459,7 @@ impl CutFile<'_> {
         self.pass_lf()
     }
 
-    /// The bytes to scan next. Ends the last record at the end of the file, and is empty then.
+    /// The bytes to scan next. At the end of the file, ends the last record and returns no bytes.
     fn pending(&mut self) -> Result<&[u8], DatasetError> {
         while self.scanned == self.cutter.window.bytes().len() {
             self.refill()?;

@@ -88,7 +88,7 @@ struct ColumnEvidence {
     kind: Option<ColumnType>,
     /// The kind that holds all values that fit a kind other than text.
     typed: Option<ColumnType>,
-    /// The number of these values.
+    /// The number of values that fit a kind other than text.
     typed_count: u32,
     /// The number of values that fit only text.
     text_count: u32,

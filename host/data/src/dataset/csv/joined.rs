@@ -14,25 +14,25 @@ const MAX_INSPECTED_BYTES: usize = 64 << 10;
 const MAX_INSPECTED_LINES: usize = 1000;
 /// How many bytes are inspected before and after a field, to see its first and its last line in full.
 const MARGIN_BYTES: usize = 4 << 10;
-/// The lines of how many fields are reported.
+/// The maximum number of fields whose lines are reported.
 const MAX_REPORTED: usize = 3;
-/// After this many lines that are not like records, and at most one that is, the field is not inspected
-/// further.
+/// After this many lines that do not look like records, and at most one that does, the rest of the field is
+/// not inspected.
 const ENOUGH_DIFFERENT_LINES: usize = 8;
 
-/// The quoted fields found so far most of whose lines look like records.
+/// Detects the quoted fields in which most lines look like records, and keeps those found so far.
 #[derive(Debug)]
 pub(super) struct JoinedLines {
     delimiter: u8,
     /// The number of fields in a record.
     columns: usize,
-    /// The first and the last line of the first few of these fields.
+    /// The numbers of the first and the last line of each of the first few detected fields.
     reported: Vec<(u64, u64)>,
     count: u64,
 }
 
 impl JoinedLines {
-    /// For records with this many columns.
+    /// A detector of fields that join records with this many columns.
     pub(super) fn new(delimiter: u8, columns: usize) -> Self {
         Self { delimiter, columns, reported: Vec::new(), count: 0 }
     }

@@ -6,7 +6,8 @@ use arrow::datatypes::Float64Type;
 
 /// Floats hold all whole numbers up to this one exactly.
 const MAX_EXACT_INTEGER: u64 = 1 << 53;
-/// The powers of ten up to that of a number of sixteen bytes. Floats hold them exactly.
+/// The powers of ten from 10^0 to 10^15: a number of sixteen bytes has at most 15 digits after its point.
+/// Floats hold these powers exactly.
 pub(super) const POWERS_OF_TEN: [f64; 16] =
     [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
@@ -122,7 +123,7 @@ fn parse_eight(word: u64, length: usize) -> Option<f64> {
     if non_digits & (non_digits - 1) != 0 || (word >> point) as u8 != b'.' || length == 1 {
         return None;
     }
-    // Moves the digits before the point over the point.
+    // Closes the gap at the point: moves the digits before it by one byte.
     let before = (1 << point) - 1;
     let joined = (values & !(before << 8 | 0xff)) | (values & before) << 8;
     Some(divide_by_power(eight_digits(joined), 7 - point as usize / 8))

@@ -35,7 +35,7 @@ impl PlainDecoder {
     pub(in crate::dataset) fn new(format: &TableFormat, schema: &SchemaRef) -> Option<Self> {
         let delimiter = format.csv.delimiter;
         let nulls = &format.csv.null_values;
-        // A null value that is a number would be read as that number.
+        // If the text that means null is a number, the fast path would read it as that number.
         let is_common = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
             && !format.columns.is_empty()
             && nulls.iter().all(|null| Float64Type::parse(null).is_none());

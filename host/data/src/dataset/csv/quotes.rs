@@ -73,7 +73,7 @@ impl OpeningQuote {
 pub(super) struct StrayQuote {
     /// The offset of the quote.
     pub(super) quote: u64,
-    /// The offset after the first byte of the line end of the quote's record.
+    /// The offset at which the quote's record ends: just after the first byte of its line end.
     pub(super) end: u64,
     /// Whether text follows the closing quote on the same line. If not, no quote closes the field.
     pub(super) text_follows: bool,

@@ -56,7 +56,7 @@ pub(in crate::dataset) struct RecordWalk<'a> {
 pub(in crate::dataset) struct Record<'a> {
     /// The offset of its first byte in the text.
     pub(in crate::dataset) start: usize,
-    /// The offset in the text after the first byte of its line end.
+    /// The offset in the text at which the record ends: just after the first byte of its line end.
     pub(in crate::dataset) end: usize,
     /// The stray quote that makes a table refuse it.
     pub(in crate::dataset) stray: Option<StrayField<'a>>,

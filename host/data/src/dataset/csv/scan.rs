@@ -2,7 +2,8 @@
 //! opening quotes that cannot be right: text follows the closing quote, or there is no closing quote.
 //!
 //! Such an opening quote is *stray*: its record ends with the quote's line, and the next line begins a new
-//! record. So a scan sometimes has to go back to just after the stray quote.
+//! record. So a scan sometimes has to go back to just after the stray quote, and scans the bytes after it
+//! again. The methods *pass* bytes: they move past the bytes and update the state of the scan.
 
 pub(super) use super::quotes::ScanStop;
 use super::quotes::{OpeningQuote, QuoteRules, QuoteState, Span, StrayQuote};
@@ -17,7 +18,7 @@ const QUOTE: u8 = b'"';
 
 /// How many bytes are searched for a quote before the scan decides how to pass them.
 const CHUNK_BYTES: usize = 4096;
-/// The maximum distance between the two quotes of a field, in bytes.
+/// The maximum distance between the opening and the closing quote of a field, in bytes.
 pub(super) const MAX_FIELD_BYTES: u64 = 1 << 29;
 
 /// A scan over the bytes of one file, in order, in pieces of any size.
@@ -39,7 +40,7 @@ pub(super) struct CsvScan {
     opened: OpeningQuote,
     /// The offset of the last quote that may have closed a field with line ends. Valid if `spans` is `Some`.
     closed: u64,
-    /// [`MAX_FIELD_BYTES`]. Tests set less.
+    /// This is [`MAX_FIELD_BYTES`], or less for a header and in tests.
     pub(super) max_field_bytes: u64,
     /// The number of records that have ended.
     pub(super) records: u64,
@@ -47,9 +48,10 @@ pub(super) struct CsvScan {
     pub(super) lines: u64,
     /// The number of records that ended because of stray quotes.
     pub(super) stray_count: u64,
-    /// The stray quotes, if they are collected.
+    /// The stray quotes. `None` if they are not collected.
     strays: Option<Vec<StrayQuote>>,
-    /// Fields with line ends that were passed and not yet checked, if they are collected.
+    /// The fields with line ends that were passed and that the caller has not yet checked. `None` if they are
+    /// not collected.
     pub(super) spans: Option<Vec<Span>>,
 }
 

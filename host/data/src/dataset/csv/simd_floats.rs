@@ -7,8 +7,8 @@ use std::arch::x86_64::*;
 /// How many floats are parsed at once.
 pub(super) const LANES: usize = 4;
 
-/// After this many misses in one block of records, the column probably has longer floats, and trying again
-/// is useless.
+/// After this many misses (groups of fields that cannot be parsed at once) in one block of records, the
+/// column probably has longer floats, and trying again is useless.
 pub(super) const MAX_MISSES: u32 = 8;
 
 /// The floats in four fields. `bounds` has the start and the end of each field. A field has an optional
@@ -48,7 +48,7 @@ pub(super) fn floats(
     let points = _mm256_sad_epu8(_mm256_and_si256(point, ones), zero);
     let others = _mm256_xor_si256(_mm256_or_si256(digits, point), _mm256_set1_epi8(-1));
 
-    // Moves the digits before the point over the point.
+    // Closes the gap at the point: moves the digits before it by one byte.
     let has_point = _mm256_cmpgt_epi64(points, zero);
     let before = _mm256_andnot_si256(point, _mm256_sub_epi64(point, _mm256_set1_epi64x(1)));
     let before = _mm256_and_si256(before, has_point);

@@ -4,9 +4,9 @@ use memchr::memchr_iter;
 
 /// How many bytes the inner loop handles at once: one or two vector registers.
 pub(super) const LANES: usize = 32;
-/// The number of rounds of the inner loop before its counters of one byte could overflow.
+/// The maximum number of rounds of the inner loop in which its counters of one byte cannot overflow.
 pub(super) const ROUNDS: usize = 255;
-/// How many bytes a scan passes at once if there are quotes: the number of bits in a mask.
+/// How many bytes a scan of text with quotes handles at once. A mask has a bit for each of them.
 pub(super) const BLOCK: usize = 64;
 
 /// The number of lines that end in `bytes`, given the byte before them.
@@ -27,7 +27,8 @@ pub(in crate::dataset) fn is_terminator(byte: u8) -> bool {
     (byte == b'\n') | (byte == b'\r')
 }
 
-/// Whether a record outside quotes ends at the byte: the byte is of a line end, and the one before is not.
+/// Whether a record ends at the byte, if the byte is outside quotes: the byte is CR or LF, and the byte
+/// before it is neither.
 #[inline(always)]
 pub(super) fn ends_record(byte: u8, before: u8) -> bool {
     is_terminator(byte) & !is_terminator(before)

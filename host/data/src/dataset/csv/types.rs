@@ -35,8 +35,8 @@ pub fn fits(kind: ColumnType, text: &str) -> bool {
     accepts(kind, false, text)
 }
 
-/// Like [`fits`]. A column whose kind was inferred is `exact`: it accepts only texts that lose nothing as its
-/// values. The code `007`, for example, is not a number.
+/// Like [`fits`], but a column whose kind was inferred is `exact`: it accepts a text only if the text loses
+/// nothing when it becomes a value. The code `007`, for example, would lose its zeros as a number.
 pub(super) fn accepts(kind: ColumnType, exact: bool, text: &str) -> bool {
     match kind {
         ColumnType::Boolean => boolean(text).is_some(),
@@ -137,7 +137,7 @@ pub(super) fn date(text: &str, exact: bool) -> Option<i32> {
 }
 
 /// The text as a point in time, in microseconds since 1970. Also `None` if the text is finer than a
-/// microsecond, or a leap second, which the count of microseconds does not have.
+/// microsecond, or if it is in a leap second: this count has no leap seconds.
 pub(super) fn microseconds(text: &str) -> Option<i64> {
     let (micros, nanos) = moment(text)?;
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);

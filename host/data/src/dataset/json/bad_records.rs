@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Explains to the user why arrow-json refuses the line. `error` is arrow-json's own message. `exact`:
-/// whether a number that its column would round counts as a misfit.
+/// whether a number that the column would round counts as a misfit.
 pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> String {
     let Ok(text) = std::str::from_utf8(line) else {
         let bad = String::from_utf8_lossy(line);

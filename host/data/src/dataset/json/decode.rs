@@ -58,8 +58,8 @@ pub struct UnknownKeyRecords {
 
 impl JsonDecoder {
     /// A decoder for tables with these columns. `exact`: whether a number that its column would round is
-    /// refused. `dropped`: if `Some`, the decoder counts the records with keys that are neither columns nor
-    /// `dropped`.
+    /// refused. `dropped`: if `Some`, the decoder counts the records with keys that neither have a column nor
+    /// are in `dropped`.
     pub fn new(schema: SchemaRef, exact: bool, dropped: Option<&[String]>) -> Self {
         let target = PartTarget::of_line(&schema, dropped.unwrap_or_default());
         Self {

@@ -29,9 +29,9 @@ pub(super) struct Decoders {
 pub(super) struct UnknownKeyCount {
     /// Set at the first such key.
     pub(super) found: AtomicBool,
-    /// Keys of a record that are known, although they have no column.
+    /// The keys of a record that the job drops. They have no column, but count as known.
     pub(super) dropped: Vec<String>,
-    /// The columns of a record, as opposed to the members of an object in it.
+    /// The columns of the table. They distinguish a whole record from an object inside it.
     record: Fields,
 }
 
@@ -41,7 +41,7 @@ impl UnknownKeyCount {
         Self { found: AtomicBool::new(false), dropped: dropped.to_owned(), record }
     }
 
-    /// The keys without a column that an object with these fields may have.
+    /// The dropped keys of an object with these fields. Only a whole record has any.
     fn dropped_of(&self, fields: &Fields) -> &[String] {
         if *fields == self.record { &self.dropped } else { &[] }
     }

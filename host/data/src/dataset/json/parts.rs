@@ -14,14 +14,14 @@ pub(super) enum PartTarget {
     Typed,
     /// The text of the value is kept unchanged.
     Json,
-    /// The value is a list. Each item is read like this.
+    /// The value is a list. The inner target says how each item is read.
     Items(Box<PartTarget>),
-    /// The value is an object. The named members are read like these; other members have no column.
+    /// The value is an object. The map says, by name, how members are read. Other members have no column.
     Members(HashMap<String, PartTarget>),
 }
 
 impl PartTarget {
-    /// How a line of a table is read. `dropped` keys are known, although they have no column.
+    /// How a line of a table is read. The keys in `dropped` have no column, but count as known.
     pub(super) fn of_line(schema: &Schema, dropped: &[String]) -> Self {
         let dropped = dropped.iter().map(|name| (name.clone(), Self::Typed));
         let columns = schema.fields().iter().map(|field| (field.name().clone(), Self::of(field)));

@@ -20,11 +20,11 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(super) struct PlainLines {
     schema: SchemaRef,
-    /// The index of the column of each name.
+    /// The index of each column, by the name of the column.
     column_indexes: HashMap<String, usize>,
     /// Whether floats must not be rounded.
     exact: bool,
-    /// The keys without a column in the last text. All lines of the text have these keys.
+    /// The keys of the last text that have no column. All lines of the text have these keys.
     unknown: Vec<String>,
     found: FoundEnds,
 }
@@ -39,7 +39,8 @@ struct CommonKey<'a> {
 }
 
 impl PlainLines {
-    /// `None` if the schema has columns of other types. `exact`: whether floats must not be rounded.
+    /// A decoder for this schema. `None` if the schema has a column that is not a boolean, a 64-bit number or
+    /// plain text. `exact`: whether floats must not be rounded.
     pub(super) fn new(schema: &SchemaRef, exact: bool) -> Option<Self> {
         use DataType::{Boolean, Float64, Int64, UInt64, Utf8};
         let is_common = schema.fields().iter().all(|field| {
@@ -60,8 +61,8 @@ impl PlainLines {
         })
     }
 
-    /// Takes the keys without a column that all lines of the last text have, except those that are `dropped`.
-    /// `None` if there are no such keys, or if they have already been taken.
+    /// Takes the keys of the last text that have no column, except those in `dropped`. `None` if there are no
+    /// such keys, or if they have already been taken.
     pub(super) fn take_unknown(&mut self, dropped: &[String]) -> Option<Vec<String>> {
         let mut unknown = std::mem::take(&mut self.unknown);
         unknown.retain(|name| !dropped.contains(name));
@@ -164,10 +165,10 @@ impl PlainLines {
 /// The fields of a column in some records.
 struct ColumnFields<'a> {
     records: &'a FieldedRecords<'a>,
-    /// The position of the key in a line.
+    /// The position of the key among the keys of a line.
     index: usize,
     key: &'a CommonKey<'a>,
-    /// The position of the last key in a line.
+    /// The position of the last key of a line.
     last_index: usize,
 }
 

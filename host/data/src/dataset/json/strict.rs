@@ -16,8 +16,8 @@ enum LastToken {
     Comma,
 }
 
-/// Whether there is a comma between any two values of lists and objects, and nowhere else. Checks nothing
-/// else: the result for a text with other mistakes may be either.
+/// Whether there is a comma between any two values of lists and objects, and nowhere else. Checks only
+/// commas: the result for a text with other mistakes may be true or false.
 pub(super) fn has_right_commas(text: &[u8]) -> bool {
     let mut last = LastToken::Begin;
     let mut at = 0;

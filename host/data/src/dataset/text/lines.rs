@@ -8,8 +8,8 @@ use arrow::datatypes::SchemaRef;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a table was read from, to find its rows there. A search takes about as long as the table took to
-/// read, so it is done only for rows that failed.
+/// Finds the file and the line of rows of a table. Remembers what the table was read from. A search takes
+/// about as long as reading the table, so the caller searches only for rows that failed.
 #[derive(Debug)]
 pub struct RowLines<'a> {
     pub(super) format: &'a TableFormat,
@@ -34,7 +34,7 @@ pub(super) struct LineSlice {
     pub(super) root: PathBuf,
     pub(super) slice: TextSlice,
     pub(super) item: String,
-    /// How many rows it gave to the table.
+    /// How many rows of the table came from this slice.
     pub(super) rows: usize,
 }
 

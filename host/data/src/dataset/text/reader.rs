@@ -25,18 +25,18 @@ pub struct TableReader {
     data_schema: SchemaRef,
     /// The format of the files' paths, from which the last columns come.
     path: Option<PartitionFormat>,
-    /// All columns; and which of them the guest receives, `None` if all.
+    /// All columns. In `picked`: the indexes of those that the guest receives, `None` if it receives all.
     all: SchemaRef,
     picked: Option<Vec<usize>>,
     /// The columns that the guest receives.
     schema: SchemaRef,
-    /// The decoder of JSON lines. The other fields about decoding are for CSV.
+    /// The decoder of JSON lines. `None` for CSV.
     json: Option<JsonDecoder>,
     /// The fast path, for slices of simple text.
     plain: Option<PlainDecoder>,
     text: Vec<u8>,
     kept: Vec<u8>,
-    /// Those of the current mini-batch.
+    /// The records of the current mini-batch that have keys without a column.
     unknown_keys: Option<UnknownKeys>,
     ipc: ArrowStream,
 }
