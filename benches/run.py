@@ -37,11 +37,11 @@ NATIVE = (PACKED or BUILDS / "release") / "bench-native"
 WORKERS = 2
 FILES = 20_000
 ROWS = 2_000_000
-# The rows of the job with the perceptron, which takes more time for each row.
+# The number of rows of the job with the perceptron, which takes more time for each row.
 HEAVY_ROWS = 1_000_000
 TINY_FILES = 8
 BOOKKEEPING_FILES = 100_000
-# When the leader is killed, at most this many mini-batches are not done.
+# The leader is killed when at most this many mini-batches are left.
 REMAINING_FILES = 2_000
 # The numbers of images in one call of a model, and the number of all images for each model.
 BATCHES = (64, 256, 1024)
@@ -104,7 +104,7 @@ def tiny(options):
 
 
 def start(options):
-    """The time until a worker is ready, and its memory. The component of 2 MB is already compiled."""
+    """The time until a worker is ready, and the worker's memory. The component has 2 MB and is already compiled."""
     component = build_guest("logistic")
     data = table_data("table-small.csv", 1000)
     one, two = table_job("start", component, data), table_job("start-two", component, data, size="10 KB")
@@ -147,7 +147,7 @@ def idle_memory():
 
 
 def files(options):
-    """A job over 20,000 small files. Reads each file in one host call, or through std::fs."""
+    """A job over 20,000 small files. Its guest reads each file by one call to the host, or through std::fs."""
     data = files_data("files", FILES)
     component = build_guest("tally")
     output = WORK / "tally-native.txt"
@@ -246,7 +246,7 @@ def fuel(options):
 
 
 def memory(options):
-    """The cost of more rows. CPU time should grow in proportion, and memory should not grow."""
+    """The cost of more rows. CPU time should grow in proportion to the rows, and memory should not grow."""
     component = build_guest("logistic")
     sizes = [1] if options.quick else [1, 10, 50] if options.large else [1, 10]
     lines, single = [], None
@@ -302,7 +302,7 @@ def noise(options):
     idle, busy = taken["idle"].wall, taken["loop"].wall
     lines = [
         figure("Noise: the job beside an idle neighbour", idle * 1000, "ms"),
-        # Shows the effect of resources that processors share: cores, caches, clock.
+        # This figure shows the effect of resources that processors share: cores, caches, clock.
         figure("   throughput kept beside a native loop", idle / busy * 100, "%"),
     ]
     for name, goal in NEIGHBOURS.items():
@@ -313,7 +313,7 @@ def noise(options):
 
 
 def inference(options):
-    """Models on the CPU: the cost of a call of the host, and Sandmill's backends compared with Python. Every
+    """Models on the CPU: the cost of a call to the host, and Sandmill's backends compared with Python. Every
     process computes on one thread."""
     python, library, script = python_tools()
     models = made_once("models", lambda path: [script, "models", path], python)
@@ -758,7 +758,7 @@ def in_turns(sides, rounds):
 
 
 def rounds_of(sides, rounds):
-    """Runs all sides in turns. Returns the medians of each side."""
+    """Runs all sides in turns. Returns, for each side, the medians of its measurements."""
     taken = in_turns(sides, rounds)
     return {
         name: Measurement(
@@ -804,7 +804,7 @@ def require_near_rows(expected, actual):
 
 
 def figure(name, value, unit, goal=None, at_least=False):
-    """A line of the results. `at_least`: whether the value must be at least the goal, and not at most."""
+    """A line of the results. `at_least`: the value must be at least the goal. Otherwise it must be at most the goal."""
     return {"name": name, "value": value, "unit": unit, "goal": goal, "at_least": at_least}
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of cgroups (tests/tests/walls/cgroups.rs) in a virtual machine with a Debian kernel, for
-# machines on which the tests cannot create cgroups with limits. Needs Debian or Ubuntu with qemu-system-x86, busybox-static
+# Runs the tests of cgroups (tests/tests/walls/cgroups.rs) in a virtual machine with a Debian kernel. Use it if the
+# tests cannot create cgroups with limits on your machine. Needs Debian or Ubuntu with qemu-system-x86, busybox-static
 # and e2fsprogs. Run `cargo build --workspace --all-targets` first. Takes some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints how many rows of a job's output are equal to expected rows, in any order. Fails if any row differs.
-# $1: the output file. $2: a file with the expected rows, made with scikit-learn: lines, or CSV with a header.
-# Numbers are equal if the first six decimal places are equal.
+# Compares the rows of a job's output with expected rows, in any order, and prints how many are equal. Fails if any
+# row differs. $1: the output file. $2: a file with the expected rows, made with scikit-learn: lines, or CSV with a
+# header. Numbers are equal if the first six decimal places are equal.
 set -euo pipefail
 export LC_ALL=C
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Tests entry scripts in Ray Data and Spark. Installs Ray and Spark from PyPI into a separate virtual environment
-# below target/, because they are large. Spark also needs Java. `make test` does not run
-# this script; `make test-frameworks` does.
+# Tests that entry scripts run inside Ray Data and Spark. Installs Ray and Spark from PyPI into a virtual environment
+# of their own below target/, because they are large. Spark also needs Java. `make test` does not run this script;
+# `make test-frameworks` does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh

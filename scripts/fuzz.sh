@@ -7,8 +7,8 @@ cd "$(dirname "$0")/../fuzz"
 
 targets=(frames jobs tables rows columns results stores streams recovery)
 
-# Fuzzes one target. Without a sanitizer, because nearly all of the fuzzed code is safe Rust. Overflows and
-# failed assertions panic. An input that takes too much time or memory is also a finding.
+# Fuzzes one target. Uses no sanitizer, because nearly all of the fuzzed code is safe Rust. Overflows and failed
+# assertions panic. An input that takes too much time or memory is also a finding.
 fuzz() {
     local target=$1
     shift

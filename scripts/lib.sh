@@ -9,7 +9,7 @@ fail() {
     exit 1
 }
 
-# Whether a command exists.
+# Succeeds if a command exists.
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Installs packages of Debian or Ubuntu. If this fails, $apt_why has the reason.

@@ -25,7 +25,7 @@ shell() {
     PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile scripts/*.py benches/*.py tests/formats/*.py tests/models/*.py
 }
 
-# Finds words that docs/style.md replaces by clearer ones.
+# Finds words that docs/style.md bans, because there are clearer ones.
 words() { python3 scripts/words.py; }
 
 code() {
@@ -35,8 +35,8 @@ code() {
     cargo check --locked --package sandmill --bin sandmill
 }
 
-# Checks every set of features except the full one, which `code` checks. The dependencies of `tests/without` keep
-# cargo from compiling other crates again.
+# Checks that every set of features compiles, except the full set, which the step `code` checks. The dependencies of
+# `tests/without` keep cargo from compiling other crates again.
 features() {
     local name set packages=()
     for name in sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without; do
@@ -57,7 +57,8 @@ documents() {
         cargo doc --locked --workspace --no-deps --document-private-items
 }
 
-# Checks licences, sources and bans, which works offline, and advisories, which needs a database from the network.
+# Checks the dependencies. The checks of licences, sources and bans work offline. The check of security advisories
+# needs a database from the network.
 dependencies() {
     local deny
     if ! deny=$(command -v cargo-deny); then

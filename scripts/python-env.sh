@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 packages="componentize-py==0.25.1 onnxruntime==1.31.1 pyarrow==26.0.1 pandas==3.1.1 scikit-learn==1.9.1 pillow==13.0.0 openpyxl==3.1.5 ziglang==0.17.1 moto[server]==5.2.5"
 env=target/venv
 stamp=$env/${packages// /+}
-# Whether the virtual environment works. It does not if the Python that made it was removed.
+# Succeeds if the virtual environment works. It no longer works if the Python that made it was removed.
 works() { "$env/bin/python" -c '' 2>/dev/null; }
 if [ -e "$stamp" ] && works; then
     exit 0

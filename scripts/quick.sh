@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the unit tests of the crates in the arguments (`data`, `leader`, ...), or without arguments of all crates
-# with uncommitted changes. Takes seconds after the build.
+# Runs the unit tests of the crates that the arguments name (`data`, `leader`, ...). Without arguments, runs the unit
+# tests of all crates with uncommitted changes. Takes seconds after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -11,7 +11,7 @@ MAX_SHOWN = 10
 
 def main():
     if not REPORT.exists():
-        # The tests did not run. cargo has reported why.
+        # There is no report because the tests did not run. cargo has printed why.
         return
     cases = list(ElementTree.parse(REPORT).iter("testcase"))
     cases.sort(key=lambda case: float(case.get("time", 0)), reverse=True)

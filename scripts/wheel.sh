@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Makes the package for `pip install` in target/wheel: the program and the Python library. zig links the
-# program against glibc 2.28, so that it runs on every Linux distribution with this version or a later one (since 2018). Also writes SHA256SUMS.
-# PROFILE names a profile of cargo. The default, dist, is the profile of releases, and takes many minutes.
+# Makes the package for `pip install` in target/wheel: the program and the Python library. zig links the program
+# against glibc 2.28 (from 2018), so that it runs on every Linux distribution with this version or a later version.
+# Also writes SHA256SUMS. PROFILE names a profile of cargo. The default, dist, is the profile of releases, and takes
+# many minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh

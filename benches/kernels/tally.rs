@@ -1,4 +1,4 @@
-// The guest and the native program include this file, so that they do the same arithmetic.
+// The guest and the native program include this file, so that they do the same work.
 
 /// The row of one file: the name, the numbers of bytes, lines and words, and the 64-bit FNV-1a hash.
 pub fn tally(name: &str, bytes: &[u8]) -> String {

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// The rows in a row group: about 1 MB of numbers.
+/// The number of rows in a row group, which then has about 1 MB of numbers.
 const ROW_GROUP_ROWS: usize = 12 * 1024;
 
 /// Converts the first `rows` rows of the CSV file `from`. The extension of `to` (`jsonl` or `parquet`) names

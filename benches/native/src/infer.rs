@@ -1,4 +1,4 @@
-//! Runs a model in a loop with only onnxruntime.
+//! Runs a model in a loop with ONNX Runtime alone, without Sandmill.
 
 use ort::session::Session;
 use ort::session::builder::GraphOptimizationLevel;
@@ -6,7 +6,7 @@ use ort::value::{TensorRef, ValueType};
 use std::error::Error;
 use std::time::Instant;
 
-/// Runs the model on `images` images for each batch size, on the CPU, or with `gpu` on a GPU. Prints a row as
+/// Runs the model on `images` images for each batch size. Uses the CPU, or with `gpu` a GPU. Prints a row as
 /// in `benches/guests/infer`.
 pub fn run(
     library: &str,

@@ -1,4 +1,4 @@
-//! Runs a model in a loop on a GPU with only tract.
+//! Runs a model in a loop on a GPU with tract alone, without Sandmill.
 
 use std::error::Error;
 use std::time::Instant;

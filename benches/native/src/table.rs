@@ -18,16 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The bytes in a mini-batch.
+/// The number of bytes in a mini-batch.
 const MINI_BATCH_BYTES: u64 = 1 << 20;
 
-/// The maximum number of rows that are decoded together. A mini-batch of the benchmark has a few less.
+/// The maximum number of rows that are decoded together. A mini-batch of the benchmark has slightly fewer
+/// rows.
 const BATCH_ROWS: usize = 12 * 1024;
 
-/// More bytes than any line has.
+/// A number of bytes that no line exceeds.
 const MAX_LINE_BYTES: usize = 4096;
 
-/// The way to print lines of ids and numbers. Both ways print the same bytes.
+/// The two ways to print lines of ids and numbers. Both print the same bytes.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "each program of benches/peers uses only one")]
 pub(crate) enum Printer {
@@ -164,7 +165,7 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
         let builder = json::ReaderBuilder::new(Arc::clone(schema)).with_batch_size(BATCH_ROWS);
         let mut decoder = builder.build_decoder()?;
         while !bytes.is_empty() {
-            // If a batch is full, the decoder does not read all bytes.
+            // When a batch is full, the decoder stops before the end of the bytes.
             let used = decoder.decode(bytes)?;
             bytes = &bytes[used..];
             if let Some(table) = decoder.flush()? {

@@ -43,7 +43,7 @@ impl EntryScript for DigitIdentification {
 
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
         let images: Vec<Result<Image>> = files.iter().map(|file| Image::read(file)).collect();
-        // If an image cannot be read, only its item fails. The other images are classified together.
+        // If an image cannot be read, only its item fails. All other images are classified together.
         let mut digits = self.digits(images.iter().flatten())?.into_iter();
         Ok(Results::each(images, |image| {
             let name = image?.name;
@@ -134,12 +134,13 @@ mod tests {
 
     const WEIGHTS: &str = "data/weights/mlp.json";
 
-    /// The script that computes the network.
+    /// Makes the entry script that computes the network.
     fn by_weights() -> TestScript<DigitIdentification> {
         TestHost::new().arguments(["--weights", WEIGHTS]).init().unwrap()
     }
 
-    /// The script that runs the model. Only a job can load the ONNX file, so the network replaces it.
+    /// Makes the entry script that runs the model. Only a job can load the ONNX file, so in tests the network
+    /// replaces it.
     fn by_model() -> TestScript<DigitIdentification> {
         let network = Mlp::load(WEIGHTS).unwrap();
         let digits = Description::new("digits").input::<f32>("pixels", &["?", "64"]);

@@ -43,7 +43,7 @@ impl EntryScript for Iris {
 
 sandmill_guest::export!(Iris);
 
-/// The values of a column of floats without nulls.
+/// Returns the values of a column of floats. Fails if the column has other values or nulls.
 fn floats<'a>(table: &'a RecordBatch, name: &str) -> Result<&'a [f64]> {
     let column =
         table.column_by_name(name).with_context(|| format!("the table has no column `{name}`"))?;

@@ -2,7 +2,7 @@
 //! A,B,C`. Returns one row. For each batch size, the row has the size and the seconds of one call of the
 //! model. The seconds include making the tensors and reading the result.
 //!
-//! Calls `wasi:nn` directly and not through the SDK, so that only the calls of the host are measured.
+//! Calls `wasi:nn` directly and not through the SDK, so that only the calls to the host are measured.
 
 mod nn {
     wit_bindgen::generate!({

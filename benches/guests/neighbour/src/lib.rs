@@ -1,5 +1,5 @@
-//! Does in a loop what another tenant may do on the same machine. The job's argument selects the act:
-//! `--do idle`, `cpu`, `faults`, `disk`, `logs` or `bandwidth`.
+//! Imitates another tenant on the same machine, whose job may be hostile. Repeats one act; the job's argument
+//! selects it: `--do idle`, `cpu`, `faults`, `disk`, `logs` or `bandwidth`.
 
 use sandmill_guest::{Context, EntryScript, Job, MiniBatchContext, Result, Results, Void};
 use std::fs;
@@ -12,7 +12,7 @@ const MEGABYTE: usize = 1 << 20;
 
 struct Neighbour {
     act: fn(),
-    /// For the act `bandwidth`, and otherwise empty.
+    /// The memory that the act `bandwidth` copies. Empty for all other acts.
     memory: Vec<u8>,
 }
 

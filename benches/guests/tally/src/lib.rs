@@ -1,5 +1,5 @@
 //! Counts bytes, lines and words of files, and hashes their contents. The job's argument selects the way to
-//! read files: `--via sdk` for one call of the host, or `--via fs` for the standard library.
+//! read files: `--via sdk` for one call to the host for each file, or `--via fs` for the standard library.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::{Path, PathBuf};

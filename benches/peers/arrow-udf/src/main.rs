@@ -17,7 +17,7 @@ use std::path::Path;
 use std::{fs, io};
 use table::Printer;
 
-/// The indices of the columns after the id.
+/// The indices of the ten columns of floats, which follow the id.
 const FLOAT_COLUMNS: [usize; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
 fn main() -> Result<(), Box<dyn Error>> {
