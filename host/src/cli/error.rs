@@ -11,7 +11,7 @@ pub(super) enum ArgumentError {
     /// A description that is too long.
     #[error("expected at most {limit} bytes")]
     Long {
-        /// The most bytes that it may have.
+        /// The maximum number of bytes that it may have.
         limit: usize,
     },
     /// An unknown sandbox mode.
