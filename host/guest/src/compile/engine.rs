@@ -125,6 +125,9 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .wasm_gc(false)
         .wasm_function_references(false)
         .collector(Collector::DeferredReferenceCounting)
+        // libunwind, with which the wheel is linked, removes each function from a list when code is unloaded:
+        // 5 s for the 100,000 functions of the science runtime. wasmtime's own backtraces do not need it.
+        .native_unwind_info(false)
         // Shared memories would not count towards the memory budget.
         .shared_memory(false)
         // A guest runs one call at a time.
