@@ -140,6 +140,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn compiled_code_has_no_native_unwind_information() {
+        let module = wat::parse_str("(module (func))").unwrap();
+        let has_unwind_information = |config: &Config| {
+            let code = Engine::new(config).unwrap().precompile_module(&module).unwrap();
+            code.windows(9).any(|bytes| bytes == b".eh_frame")
+        };
+        let mut config = config(Instrumentation::default(), DEFAULT_STACK_BYTES);
+        assert!(!has_unwind_information(&config));
+        assert!(has_unwind_information(config.native_unwind_info(true)), "the name of the section");
+    }
+
+    #[test]
     fn the_version_matches_the_lock_file() {
         let lock = include_str!("../../../../Cargo.lock");
         let entry = format!("name = \"wasmtime\"\nversion = \"{WASMTIME_VERSION}\"");
