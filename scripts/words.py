@@ -13,7 +13,8 @@ BANNED = [
     (r"whoever|whomever", "name the actor: the caller, the user, a process"),
     (r"somebody|anybody|nobody", "name the actor: the user, another process, no process"),
     (r"(?-i:none) (?:if|where|without)", "`None` if ..., has no ..., without ..."),
-    (r"(?<![\"`])taken up|takes? up(?! to| space| room| memory| \d)|taking up(?! space| room| memory)", "resumed, resumes"),
+    # In quotes, `taken_up` is a key of job.json in earlier versions.
+    (r"taken up(?![\"`])|(?<![\"`])taken up|takes? up(?! to| space| room| memory| \d)|taking up(?! space| room| memory)", "resumed, resumes"),
     (r"(?:is|are|was|were|be|been) told", "receives, is notified, learns; or name the one that reports"),
     (r"in the place of", "instead of, replaces"),
     (r"any more(?! (?:than|of|rows|files|items|memory|bytes|text|data)\b)", "no longer"),

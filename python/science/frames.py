@@ -85,7 +85,7 @@ class _Column:
         self._values, self._valid = [], []
 
     def _number_dtype(self):
-        """The numpy dtype of the column's buffer of numbers. None if the values are not numbers."""
+        """The numpy dtype of the column's buffer of numbers. `None` if the values are not numbers."""
         match self._kind:
             case Type.INT:
                 is_signed = self._type.number(1, "?", False)
@@ -141,7 +141,7 @@ class _Column:
         return values
 
     def _validity(self):
-        """A bool for each value. None if all values are valid."""
+        """A bool for each value. `None` if all values are valid."""
         if all(valid is None for valid in self._valid):
             return None
         batches = zip(self._values, self._valid)
@@ -201,7 +201,7 @@ def write(frame):
 
 def column(series):
     """Converts a column. Returns the number of its Arrow type, the fields of the type's table, the validity of
-    the values (None if all are valid), and all buffers except the validity bits.
+    the values (`None` if all are valid), and all buffers except the validity bits.
 
     Buffers of numbers and offsets are numpy arrays.
     """

@@ -80,7 +80,7 @@ def messages(stream):
 
 class Field:
     """A column of a schema: its name, the number of its buffers, and the function that converts its buffers
-    to values. `dictionary_id` is None if the column is not dictionary-encoded."""
+    to values. `dictionary_id` is `None` if the column is not dictionary-encoded."""
 
     def __init__(self, field):
         self.name = field.text(0) or ""
@@ -95,7 +95,7 @@ class Field:
 
 
 def batch(schema, header, body, dictionaries):
-    """The values of each field of a record batch. `dictionaries`: lists of values by dictionary ID. None if
+    """The values of each field of a record batch. `dictionaries`: lists of values by dictionary ID. `None` if
     the batch itself holds the values of a dictionary."""
     nodes, ranges = header.pairs(1), iter(header.pairs(2))
     columns = []
@@ -265,7 +265,7 @@ def _timedelta(ticks, unit):
 
 
 def _or_none(convert):
-    """The value that `convert` returns. None if its year is outside the range of `datetime`."""
+    """The value that `convert` returns. `None` if its year is outside the range of `datetime`."""
     try:
         return convert()
     except (OverflowError, ValueError):

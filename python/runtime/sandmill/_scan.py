@@ -89,7 +89,7 @@ def _parse_error(error, relative_path):
 
 
 def _problem_with_run(tree):
-    """What is wrong with the script's `run`. None if the syntax shows no problem."""
+    """What is wrong with the script's `run`. `None` if the syntax shows no problem."""
     for node in tree.body:
         names = []
         match node:
@@ -178,7 +178,7 @@ def _package(file, folder):
 
 def _imports(tree, package):
     """Each import: the module, the name that is imported from it, the line, and `guarded`: whether the script
-    may work without the import. `guarded` is None if the import matters only if its file is in the script's
+    may work without the import. `guarded` is `None` if the import matters only if its file is in the script's
     folder."""
     waiting = [(tree, False)]
     while waiting:

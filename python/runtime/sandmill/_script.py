@@ -152,7 +152,7 @@ def described(error, folder):
 
 
 def _script_line(error, folder):
-    """The line of the innermost stack frame in a file of the script's folder. None if there is no such frame."""
+    """The line of the innermost stack frame in a file of the script's folder. `None` if there is no such frame."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
         if frame.filename.startswith(folder + "/"):

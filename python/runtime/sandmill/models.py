@@ -53,7 +53,7 @@ class Tensor:
 
 class Port:
     """An input or an output of a model: `name`, `type` (such as "fp32"), and `shape`. In the shape, None stands
-    for a size that may vary. `shape` itself is None if the model does not state it."""
+    for a size that may vary. `shape` itself is `None` if the model does not state it."""
 
     __slots__ = ("name", "type", "shape")
 
