@@ -40,6 +40,16 @@ class Imports(unittest.TestCase):
         script = "import os, numpy.linalg as la\nfrom os import path\nfrom torch import nn\nimport json, sandmill\nfrom azureml.core import Model\n"
         self.assertEqual(missing(script), [("numpy", "score.py", 1, False), ("torch", "score.py", 3, False)])
 
+    def test_packages_that_the_runtime_has(self):
+        packages = {"numpy", "pandas", "scipy"}
+        script = "import os, numpy as np\nimport helper, torch, sandmill\ntry:\n    import scipy\nexcept ImportError: pass\n"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "score.py"
+            path.write_text(script)
+            path.with_name("helper.py").write_text("def f():\n    from pandas import DataFrame\n")
+            found = _scan.scan(str(path), lambda module, name: is_here(module, name) or module in packages)
+        self.assertEqual(found["packages"], ["numpy", "pandas", "sandmill", "scipy"])
+
     def test_packages_that_the_runtime_has_in_part(self):
         script = """
 from azureml.core import Model, Run

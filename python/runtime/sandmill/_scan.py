@@ -18,6 +18,7 @@ def scan(path, is_available):
     `is_available(module, name)`: whether the runtime can import the module, and from it the name, if `name` is
     not None. Returns a dict:
     - `error`: why the script cannot be read or parsed, or None;
+    - `packages`: the names of the packages outside the standard library that the runtime has, sorted;
     - `missing`: a list of dicts with `package`, `file`, `line`, `standard` (whether it is in the standard
       library), and `guarded` (whether the script may work without it);
     - `run`: what is wrong with the script's function `run`, or None;
@@ -25,8 +26,8 @@ def scan(path, is_available):
       pandas 3: see `_pandas_3_changes`.
     """
     folder = os.path.dirname(path)
-    found = {"error": None, "missing": [], "run": None, "changed": []}
-    seen, waiting, reported = set(), [path], set()
+    found = {"error": None, "packages": [], "missing": [], "run": None, "changed": []}
+    seen, waiting, reported, packages = set(), [path], set(), set()
     while waiting:
         file = waiting.pop()
         if file in seen:
@@ -56,10 +57,16 @@ def scan(path, is_available):
                 package, name = module, None
             else:
                 name = None
-            if guarded is None or is_available(module, name) or (package, guarded) in reported:
+            if guarded is None:
+                continue
+            is_standard = package in sys.stdlib_module_names
+            if is_available(module, name):
+                if not is_standard:
+                    packages.add(package)
+                continue
+            if (package, guarded) in reported:
                 continue
             reported.add((package, guarded))
-            is_standard = package in sys.stdlib_module_names
             if package not in _PARTIAL_PACKAGES and is_available(package, None):
                 # The package exists, but does not have this module.
                 package = module
@@ -67,6 +74,7 @@ def scan(path, is_available):
                 {"package": package, "file": relative_path, "line": line, "guarded": guarded, "standard": is_standard}
             )
     found["missing"] += _missing_dependencies(os.path.join(folder, _VENDORED_FOLDER), is_available)
+    found["packages"] = sorted(packages)
     found["missing"].sort(key=lambda missing: (missing["file"], missing["line"]))
     return found
 

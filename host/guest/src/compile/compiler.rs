@@ -59,7 +59,7 @@ impl Compiler {
     }
 
     /// Whether the caller wants the compiler to stop.
-    pub(super) fn is_stopped(&self) -> bool {
+    pub(crate) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop())
     }
 

@@ -23,7 +23,18 @@ impl EntryFile {
     /// # Errors
     /// If the file cannot be read, is not a regular file, or is too large for an entry script.
     pub fn open(path: &Path, compiler: &Compiler) -> Result<Self, CompileError> {
-        Self::read(path, opening::regular(path), compiler)
+        Self::open_with(path, |file, _| digest_of(file, compiler))
+    }
+
+    /// [`EntryFile::open`], but `digest` returns the SHA-256 of the file, in hex.
+    ///
+    /// # Errors
+    /// As [`EntryFile::open`], or if `digest` fails.
+    pub(crate) fn open_with(
+        path: &Path,
+        digest: impl FnOnce(&mut File, &Metadata) -> io::Result<String>,
+    ) -> Result<Self, CompileError> {
+        Self::read(path, opening::regular(path), digest)
     }
 
     /// [`EntryFile::open`] for a path whose symbolic links are resolved.
@@ -31,13 +42,13 @@ impl EntryFile {
     /// # Errors
     /// As [`EntryFile::open`], or if the path now contains a link.
     pub fn open_at_its_path(path: &Path, compiler: &Compiler) -> Result<Self, CompileError> {
-        Self::read(path, opening::regular_at_its_path(path), compiler)
+        Self::read(path, opening::regular_at_its_path(path), |file, _| digest_of(file, compiler))
     }
 
     fn read(
         path: &Path,
         opened: io::Result<(File, Metadata)>,
-        compiler: &Compiler,
+        digest: impl FnOnce(&mut File, &Metadata) -> io::Result<String>,
     ) -> Result<Self, CompileError> {
         let with_path =
             |text: String| CompileError(format!("the entry script {} {text}", path.display()));
@@ -49,9 +60,8 @@ impl EntryFile {
                 "has {found}, but an entry script may have at most {most}; check the path"
             )));
         }
-        let digest = hash_until(&mut file, &|| compiler.is_stopped());
-        let digest =
-            digest.map(hex).map_err(|error| with_path(format!("cannot be read: {error}")))?;
+        let digest = digest(&mut file, &metadata)
+            .map_err(|error| with_path(format!("cannot be read: {error}")))?;
         Ok(Self { file, path: path.to_owned(), digest })
     }
 
@@ -73,6 +83,10 @@ impl EntryFile {
         self.file.rewind()?;
         Ok((self.file, self.digest))
     }
+}
+
+fn digest_of(file: &mut File, compiler: &Compiler) -> io::Result<String> {
+    hash_until(file, &|| compiler.is_stopped()).map(hex)
 }
 
 fn describe_failure(error: &io::Error) -> String {

@@ -1,8 +1,12 @@
 //! Finds installed runtimes.
 
 use super::Runtime;
+use super::known_digest::KnownDigest;
 use super::sources::digest;
-use crate::compile::{Cache, FileCount, Instrumentation, clear_folder, measure_folder};
+use crate::compile::{
+    Cache, CompileError, Compiler, EntryFile, FileCount, Instrumentation, clear_folder,
+    measure_folder,
+};
 use crate::model::shell_word;
 use std::fmt;
 use std::io;
@@ -32,6 +36,28 @@ pub struct Installed {
     pub component: PathBuf,
     /// The folder that scripts see at `/usr/local/lib`; `None` if the runtime needs no library.
     pub library: Option<PathBuf>,
+}
+
+impl Installed {
+    /// Opens the component. `cache_dir`: the folder for compiled code, if it is not the default; the digests
+    /// of runtimes are remembered there.
+    ///
+    /// # Errors
+    /// If the component cannot be read.
+    pub fn open(
+        &self,
+        compiler: &Compiler,
+        cache_dir: Option<&Path>,
+    ) -> Result<EntryFile, CompileError> {
+        let name = self.component.file_name().unwrap_or_default().to_string_lossy();
+        let Some(folder) = folder(cache_dir) else {
+            return EntryFile::open(&self.component, compiler);
+        };
+        let known = KnownDigest::of(&name, folder);
+        EntryFile::open_with(&self.component, |file, metadata| {
+            known.digest(file, metadata, &|| compiler.is_stopped())
+        })
+    }
 }
 
 /// The command that installs a runtime, as the user types it.

@@ -2,6 +2,7 @@
 //! per machine.
 //!
 //! `sources` has the sources of the runtimes, `find` finds installed runtimes, and `install` installs them.
+//! `known_digest` remembers their digests.
 //! `install` uses `fetch`, which downloads from PyPI, and `light`, `science` and `javascript`, which each
 //! build a runtime. `vendor` installs packages next to a script.
 
@@ -10,6 +11,7 @@ mod fetch;
 mod find;
 mod install;
 mod javascript;
+mod known_digest;
 mod light;
 mod runtime;
 mod science;

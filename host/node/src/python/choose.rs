@@ -1,10 +1,12 @@
 //! Chooses the runtime of a script.
 
 use super::PythonError;
-use super::judge::{imports_in_science, judge, science_has_more};
+use super::judge::{
+    guess_needs_science, imports_in_science, judge, science_has_more, uses_science,
+};
 use super::script_scan::{ScriptInspector, ScriptScan};
 use super::versions::differences;
-use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
+use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
 use crate::model::{Limits, OsSandbox, PythonRuntime, ScriptLanguage};
 use crate::runtimes::{InstallCommand, Installed, Runtime, find};
 use crate::spec::Requirement;
@@ -95,6 +97,14 @@ impl Chooser<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
         let science = self.find(Runtime::Science);
+        // A start of the light runtime, and the check of its code, are saved if the guess is right.
+        if let Ok(science) = &science
+            && guess_needs_science(script.path)
+            && let Ok((chosen, scan)) = self.scan(script, science.clone(), say)
+            && uses_science(&scan)
+        {
+            return with_notices(chosen, &scan, script);
+        }
         let light = match self.find(Runtime::Light) {
             Ok(light) => light,
             Err(error) => return self.scan_and_judge(script, science.map_err(|_| error)?, say),
@@ -146,9 +156,10 @@ impl Chooser<'_> {
         (runtime, installed): (Runtime, Installed),
         say: &mut dyn FnMut(&str),
     ) -> Result<(Chosen, ScriptScan), PythonError> {
-        let Installed { component, library } = installed;
+        // Opening the cache checks that no other user could have written a remembered digest.
         let cache = Cache::open(self.cache_dir, self.compiler)?;
-        let file = EntryFile::open(&component, self.compiler)?;
+        let file = installed.open(self.compiler, self.cache_dir)?;
+        let Installed { component, library } = installed;
         let compiled = match runtime {
             Runtime::Light | Runtime::JavaScript => cache.prepare_file(file, self.with, say)?,
             // Compiling this runtime takes minutes, so a job does not do that; the user runs the command.

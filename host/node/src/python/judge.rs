@@ -3,8 +3,10 @@
 use super::PythonError;
 use super::script_scan::{MissingModule, Pandas3Line, PandasChange, ScriptScan};
 use crate::model::printable;
+use crate::opening;
 use crate::runtimes::{Runtime, science_version};
 use std::fmt::Write as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 
 /// Packages whose models must be exported to ONNX.
@@ -19,6 +21,9 @@ const MODEL_PACKAGES: [&str; 9] = [
     "transformers",
     "xgboost",
 ];
+
+/// The number of bytes of a script in which [`guess_needs_science`] looks for imports.
+const GUESS_BYTES: u64 = 64 << 10;
 
 /// The notices for the user, one line each. Fails if the script cannot run: it cannot be parsed, its `run` is
 /// wrong, or it needs a package that the runtime does not have.
@@ -83,6 +88,24 @@ pub(super) fn science_has_more(scan: &ScriptScan) -> bool {
         && scan.missing.iter().any(|missing| science_version(&missing.package).is_some())
 }
 
+/// Whether a scan by the science runtime found an import of a package that only this runtime has.
+pub(super) fn uses_science(scan: &ScriptScan) -> bool {
+    scan.error.is_none() && scan.packages.iter().any(|package| science_version(package).is_some())
+}
+
+/// Whether a line of the script looks like an import of a package of the science runtime. This is a guess: the
+/// line may be in a text, and the import may be in another file. The scan decides.
+pub(super) fn guess_needs_science(script: &Path) -> bool {
+    let Ok((file, _)) = opening::regular(script) else { return false };
+    let lines = BufReader::new(file.take(GUESS_BYTES)).lines();
+    lines.map_while(Result::ok).any(|line| {
+        let is_separator = |character: char| !character.is_alphanumeric() && character != '_';
+        let mut words = line.split(is_separator).filter(|word| !word.is_empty());
+        matches!(words.next(), Some("import" | "from"))
+            && words.next().is_some_and(|package| science_version(package).is_some())
+    })
+}
+
 /// A line for each import that the light runtime lacks and the science runtime has. Empty if the script needs
 /// a package that neither runtime has.
 pub(super) fn imports_in_science(scan: &ScriptScan) -> Vec<String> {
@@ -125,4 +148,33 @@ fn missing_import_message(missing: &MissingModule, runtime: Runtime) -> String {
     format!(
         "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: {advice}"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn imports_of_science_packages_are_guessed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("score.py");
+        let guess = |text: &[u8]| {
+            std::fs::write(&path, text).unwrap();
+            guess_needs_science(&path)
+        };
+        for text in [
+            "import os\nimport numpy as np",
+            "def f():\n    from PIL import Image",
+            "import  scipy.stats",
+        ] {
+            assert!(guess(text.as_bytes()), "{text}");
+        }
+        for text in
+            ["", "import os", "numpy = 1", "important = numpy", "from . import pandas", "import"]
+        {
+            assert!(!guess(text.as_bytes()), "{text}");
+        }
+        assert!(!guess(b"# \xff\nimport numpy"));
+        assert!(!guess_needs_science(dir.path()));
+    }
 }

@@ -20,6 +20,9 @@ pub(super) struct ScriptScan {
     pub(super) error: Option<String>,
     /// What is wrong with the function `run`, as the end of a sentence. `None` if nothing is.
     pub(super) run: Option<String>,
+    /// The imported packages that the runtime has in addition to the standard library.
+    #[serde(default)]
+    pub(super) packages: Vec<String>,
     /// The imported modules that the runtime does not have.
     pub(super) missing: Vec<MissingModule>,
     /// The lines that behave differently in pandas 3.
