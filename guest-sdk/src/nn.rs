@@ -50,7 +50,7 @@ mod tensor;
 
 pub use description::{Description, Dimension, ElementType, Port};
 pub use element::{Bf16, Element, F16, TensorType};
-pub use error::{Error, ErrorCode};
+pub use error::{ErrorCode, NnError};
 pub use tensor::{Tensor, Tensors};
 
 #[cfg(target_arch = "wasm32")]
@@ -76,9 +76,9 @@ impl Model {
     /// Loads the model that has this name in the job file (`models`).
     ///
     /// # Errors
-    /// There is no model of that name, or the model cannot be loaded. The text says why, and [`Error::code`]
+    /// There is no model of that name, or the model cannot be loaded. The text says why, and [`NnError::code`]
     /// is the kind of failure.
-    pub fn load(name: &str) -> Result<Self, Error> {
+    pub fn load(name: &str) -> Result<Self, NnError> {
         let (description, loaded) = host::ModelHandle::load(name)?;
         Ok(Model { description, loaded })
     }
@@ -121,7 +121,7 @@ impl Model {
     /// # Errors
     /// Returns the host's error. For a wrong input, the text names the input, and says what was expected and
     /// what was found.
-    pub fn run<T: Borrow<Tensor>>(&self, inputs: &[(&str, T)]) -> Result<Tensors, Error> {
+    pub fn run<T: Borrow<Tensor>>(&self, inputs: &[(&str, T)]) -> Result<Tensors, NnError> {
         let inputs: Vec<(&str, &Tensor)> =
             inputs.iter().map(|(name, tensor)| (*name, tensor.borrow())).collect();
         Ok(Tensors::new("output", self.loaded.run(&inputs)?))

@@ -40,7 +40,7 @@ use crate::captured;
 pub use crate::captured::LogLine;
 use crate::input::Raw;
 use crate::nn::functions::TestModels;
-use crate::nn::{Description, Error as ModelError, Tensor, Tensors};
+use crate::nn::{Description, NnError, Tensor, Tensors};
 use crate::{EntryScript, Error, Files, Input, Job, MiniBatchContext, Result, Results, Void};
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
@@ -193,7 +193,7 @@ impl TestHost {
     pub fn model<N: Into<String>>(
         mut self,
         description: impl Into<Description>,
-        compute: impl Fn(&Tensors) -> Result<Vec<(N, Tensor)>, ModelError> + Send + Sync + 'static,
+        compute: impl Fn(&Tensors) -> Result<Vec<(N, Tensor)>, NnError> + Send + Sync + 'static,
     ) -> Self {
         let named = move |(name, tensor): (N, Tensor)| (name.into(), tensor);
         let compute = move |inputs: &Tensors| Ok(compute(inputs)?.into_iter().map(named).collect());

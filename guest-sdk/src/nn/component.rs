@@ -1,7 +1,7 @@
 //! Models that the host runs.
 
 use super::element::Values;
-use super::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, TensorType};
+use super::{Description, Dimension, ElementType, ErrorCode, NnError, Port, Tensor, TensorType};
 use bindings::sandmill::entry::models;
 use bindings::wasi::nn::graph::{Error as HostError, load_by_name};
 use bindings::wasi::nn::inference::GraphExecutionContext;
@@ -22,29 +22,29 @@ pub(super) fn names() -> Vec<String> {
 pub(super) struct ModelHandle(GraphExecutionContext);
 
 impl ModelHandle {
-    pub(super) fn load(name: &str) -> Result<(Description, Self), Error> {
+    pub(super) fn load(name: &str) -> Result<(Description, Self), NnError> {
         // Call `load_by_name` before `describe`, because only its errors have a code for the kind of failure.
         let graph = load_by_name(name).map_err(|error| lift_error(&error))?;
         let context = graph.init_execution_context().map_err(|error| lift_error(&error))?;
         let described =
-            models::describe(name).map_err(|text| Error::new(ErrorCode::RuntimeError, text))?;
+            models::describe(name).map_err(|text| NnError::new(ErrorCode::RuntimeError, text))?;
         Ok((lift_description(described), ModelHandle(context)))
     }
 
-    pub(super) fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
+    pub(super) fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, NnError> {
         let lowered = inputs.iter().map(|(name, tensor)| Ok(((*name).to_owned(), lower(tensor)?)));
-        let outputs = self.0.compute(lowered.collect::<Result<_, Error>>()?);
+        let outputs = self.0.compute(lowered.collect::<Result<_, NnError>>()?);
         let outputs = outputs.map_err(|error| lift_error(&error))?;
         outputs.into_iter().map(|(name, tensor)| Ok((name, lift(&tensor)?))).collect()
     }
 }
 
 /// Converts a tensor to the type of the bindings.
-fn lower(tensor: &Tensor) -> Result<tensor::Tensor, Error> {
+fn lower(tensor: &Tensor) -> Result<tensor::Tensor, NnError> {
     let shape: Result<Vec<u32>, _> =
         tensor.shape().iter().map(|size| u32::try_from(*size)).collect();
     let shape =
-        shape.map_err(|_| Error::argument(format!("{tensor}: a dimension is too large")))?;
+        shape.map_err(|_| NnError::argument(format!("{tensor}: a dimension is too large")))?;
     let ty = match tensor.ty() {
         TensorType::F16 => tensor::TensorType::Fp16,
         TensorType::F32 => tensor::TensorType::Fp32,
@@ -58,7 +58,7 @@ fn lower(tensor: &Tensor) -> Result<tensor::Tensor, Error> {
 }
 
 /// Converts a tensor from the type of the bindings.
-fn lift(tensor: &tensor::Tensor) -> Result<Tensor, Error> {
+fn lift(tensor: &tensor::Tensor) -> Result<Tensor, NnError> {
     let shape = tensor.dimensions().into_iter().map(|size| size as usize).collect();
     Tensor::of(shape, Values::from_bytes(lift_type(tensor.ty()), tensor.data()))
 }
@@ -100,7 +100,7 @@ fn lift_port(port: models::Port) -> Port {
     Port { name: port.name, ty, shape }
 }
 
-fn lift_error(error: &HostError) -> Error {
+fn lift_error(error: &HostError) -> NnError {
     let code = match error.code() {
         errors::ErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
         errors::ErrorCode::InvalidEncoding => ErrorCode::InvalidEncoding,
@@ -112,5 +112,5 @@ fn lift_error(error: &HostError) -> Error {
         errors::ErrorCode::Security => ErrorCode::Security,
         errors::ErrorCode::Unknown => ErrorCode::Unknown,
     };
-    Error::new(code, error.data())
+    NnError::new(code, error.data())
 }

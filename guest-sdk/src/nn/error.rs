@@ -48,15 +48,15 @@ impl fmt::Display for ErrorCode {
 /// The text says what was expected and what was found. `?` converts this error to a
 /// [`sandmill_guest::Error`](crate::Error).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+pub struct NnError {
     code: ErrorCode,
     text: String,
 }
 
-impl Error {
+impl NnError {
     /// An error of this kind.
     pub fn new(code: ErrorCode, text: impl Into<String>) -> Self {
-        Error { code, text: text.into() }
+        NnError { code, text: text.into() }
     }
 
     pub(crate) fn argument(text: impl Into<String>) -> Self {
@@ -74,11 +74,11 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
+impl fmt::Display for NnError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A host may leave the text empty.
         if self.text.is_empty() { write!(f, "{}", self.code) } else { f.write_str(&self.text) }
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for NnError {}

@@ -1,13 +1,13 @@
 //! Models of a native test. A function that the test passes replaces each model.
 
-use crate::nn::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, Tensors};
+use crate::nn::{Description, Dimension, ElementType, ErrorCode, NnError, Port, Tensor, Tensors};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 /// The function that a test passes for a model.
-type Compute = dyn Fn(&Tensors) -> Result<Vec<(String, Tensor)>, Error> + Send + Sync;
+type Compute = dyn Fn(&Tensors) -> Result<Vec<(String, Tensor)>, NnError> + Send + Sync;
 
 thread_local! {
     static MODELS: RefCell<TestModels> = const { RefCell::new(TestModels(BTreeMap::new())) };
@@ -49,14 +49,14 @@ impl fmt::Debug for FakeModel {
 }
 
 impl ModelHandle {
-    pub(crate) fn load(name: &str) -> Result<(Description, Self), Error> {
+    pub(crate) fn load(name: &str) -> Result<(Description, Self), NnError> {
         let found = MODELS.with_borrow(|models| models.0.get(name).cloned());
         let loaded = found.ok_or_else(|| {
             let existing = match names().as_slice() {
                 [] => "the test has no models".to_owned(),
                 names => format!("the test's models are {names:?}"),
             };
-            Error::new(
+            NnError::new(
                 ErrorCode::NotFound,
                 format!("there is no model {name:?}; {existing}; add one with TestHost::model"),
             )
@@ -64,7 +64,7 @@ impl ModelHandle {
         Ok((loaded.0.description.clone(), loaded))
     }
 
-    pub(crate) fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {
+    pub(crate) fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, NnError> {
         self.check(inputs)?;
         let owned = inputs.iter().map(|(name, tensor)| ((*name).to_owned(), (*tensor).clone()));
         (self.0.compute)(&Tensors::new("input", owned.collect()))
@@ -72,7 +72,7 @@ impl ModelHandle {
 
     /// Checks the inputs against the description, in the same order and with the same messages as a host.
     /// Accepts all inputs if the description has no inputs.
-    fn check(&self, inputs: &[(&str, &Tensor)]) -> Result<(), Error> {
+    fn check(&self, inputs: &[(&str, &Tensor)]) -> Result<(), NnError> {
         let ports = &self.0.description.inputs;
         if ports.is_empty() {
             return Ok(());
@@ -80,12 +80,12 @@ impl ModelHandle {
         for (index, (name, _)) in inputs.iter().enumerate() {
             if ports.iter().all(|port| port.name != *name) {
                 let ports = listed(ports);
-                return Err(Error::argument(format!(
+                return Err(NnError::argument(format!(
                     "there is no input {name:?}; the model takes {ports}"
                 )));
             }
             if inputs[..index].iter().any(|(other, _)| other == name) {
-                return Err(Error::argument(format!("input {name:?} is given twice")));
+                return Err(NnError::argument(format!("input {name:?} is given twice")));
             }
         }
         let mut sizes = BTreeMap::new();
@@ -93,7 +93,7 @@ impl ModelHandle {
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == port.name) else {
                 let name = &port.name;
                 let ports = listed(ports);
-                return Err(Error::argument(format!(
+                return Err(NnError::argument(format!(
                     "input {name:?} is missing; the model takes {ports}"
                 )));
             };
@@ -115,10 +115,10 @@ fn check_fit<'a>(
     port: &'a Port,
     tensor: &Tensor,
     sizes: &mut BTreeMap<&'a str, (usize, &'a str)>,
-) -> Result<(), Error> {
+) -> Result<(), NnError> {
     let Port { name, ty, shape } = port;
     let misfit = |with: &str| {
-        Error::argument(format!("input {name:?}: expected {port}{with}, got {tensor}"))
+        NnError::argument(format!("input {name:?}: expected {port}{with}, got {tensor}"))
     };
     if *ty != ElementType::Standard(tensor.ty()) {
         return Err(misfit(""));

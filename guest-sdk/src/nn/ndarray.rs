@@ -1,6 +1,6 @@
 //! Conversions between tensors and arrays of the `ndarray` crate.
 
-use super::{Element, Error, Tensor};
+use super::{Element, NnError, Tensor};
 use ndarray::{Array, ArrayD, ArrayViewD, Dimension, IxDyn, ShapeError};
 
 /// Converts an array to a tensor. Does not copy the elements if the array is row-major and not a slice of a
@@ -26,9 +26,9 @@ impl<T: Element, D: Dimension> From<Array<T, D>> for Tensor {
 /// # Errors
 /// The elements are of another type.
 impl<T: Element> TryFrom<Tensor> for ArrayD<T> {
-    type Error = Error;
+    type Error = NnError;
 
-    fn try_from(tensor: Tensor) -> Result<Self, Error> {
+    fn try_from(tensor: Tensor) -> Result<Self, NnError> {
         let shape = IxDyn(tensor.shape());
         Array::from_shape_vec(shape, tensor.into_values::<T>()?).map_err(|error| misshapen(&error))
     }
@@ -39,15 +39,15 @@ impl Tensor {
     ///
     /// # Errors
     /// The elements are of another type.
-    pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>, Error> {
+    pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>, NnError> {
         ArrayViewD::from_shape(IxDyn(self.shape()), self.values::<T>()?)
             .map_err(|error| misshapen(&error))
     }
 }
 
 /// The error for an empty tensor with dimensions that are too large for an array.
-fn misshapen(error: &ShapeError) -> Error {
-    Error::argument(format!("ndarray does not take the tensor's shape: {error}"))
+fn misshapen(error: &ShapeError) -> NnError {
+    NnError::argument(format!("ndarray does not take the tensor's shape: {error}"))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tensors.
 
 use super::element::Values;
-use super::{Element, Error, TensorType};
+use super::{Element, NnError, TensorType};
 use std::fmt;
 
 /// Numbers of one type in a shape, in row-major order.
@@ -16,7 +16,7 @@ use std::fmt;
 ///     tensor.values::<i64>().unwrap_err().to_string(),
 ///     "expected a tensor of i64, got f32 [2, 3]"
 /// );
-/// # Ok::<(), sandmill_guest::nn::Error>(())
+/// # Ok::<(), sandmill_guest::nn::NnError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
@@ -32,18 +32,18 @@ impl Tensor {
     pub fn new<T: Element>(
         shape: impl Into<Vec<usize>>,
         values: impl Into<Vec<T>>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, NnError> {
         Self::of(shape.into(), T::store(values.into()))
     }
 
-    pub(crate) fn of(shape: Vec<usize>, values: Values) -> Result<Self, Error> {
+    pub(crate) fn of(shape: Vec<usize>, values: Values) -> Result<Self, NnError> {
         let found = values.len();
         if count(&shape) == Some(found) {
             return Ok(Tensor { shape, values });
         }
         let ty = values.ty();
         let named = ShownShape(&shape);
-        Err(Error::argument(match count(&shape) {
+        Err(NnError::argument(match count(&shape) {
             Some(wanted) => format!("a tensor {ty} {named} has {wanted} values, got {found}"),
             None => format!("a tensor {ty} {named} is larger than any memory, got {found} values"),
         }))
@@ -62,7 +62,7 @@ impl Tensor {
     /// # use sandmill_guest::nn::Tensor;
     /// let images = [vec![0.0_f32; 64], vec![1.0; 64]];
     /// assert_eq!(Tensor::stack([8, 8], &images)?.shape(), [2, 8, 8]);
-    /// # Ok::<(), sandmill_guest::nn::Error>(())
+    /// # Ok::<(), sandmill_guest::nn::NnError>(())
     /// ```
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Tensor {
     pub fn stack<T: Element, I: AsRef<[T]>>(
         item: impl Into<Vec<usize>>,
         items: impl IntoIterator<Item = I>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, NnError> {
         let mut shape = item.into();
         let mut values = Vec::<T>::new();
         let mut number = 0;
@@ -79,7 +79,7 @@ impl Tensor {
             if count(&shape) != Some(item.len()) {
                 let named = ShownShape(&shape);
                 let found = item.len();
-                return Err(Error::argument(format!(
+                return Err(NnError::argument(format!(
                     "item {number} has {found} values, which is not the shape {named}"
                 )));
             }
@@ -114,7 +114,7 @@ impl Tensor {
     ///
     /// # Errors
     /// The elements are of another type.
-    pub fn values<T: Element>(&self) -> Result<&[T], Error> {
+    pub fn values<T: Element>(&self) -> Result<&[T], NnError> {
         T::view(&self.values).ok_or_else(|| self.misfit::<T>())
     }
 
@@ -122,7 +122,7 @@ impl Tensor {
     ///
     /// # Errors
     /// The elements are of another type.
-    pub fn into_values<T: Element>(self) -> Result<Vec<T>, Error> {
+    pub fn into_values<T: Element>(self) -> Result<Vec<T>, NnError> {
         let misfit = self.misfit::<T>();
         T::take(self.values).ok_or(misfit)
     }
@@ -135,7 +135,7 @@ impl Tensor {
     /// let scores = Tensor::new([2, 3], vec![0.1_f32, 0.7, 0.2, 0.8, 0.1, 0.1])?;
     /// let sums: Vec<f32> = scores.rows::<f32>()?.map(|row| row.iter().sum()).collect();
     /// assert_eq!(sums.len(), 2);
-    /// # Ok::<(), sandmill_guest::nn::Error>(())
+    /// # Ok::<(), sandmill_guest::nn::NnError>(())
     /// ```
     ///
     /// A tensor without dimensions is one row.
@@ -144,7 +144,7 @@ impl Tensor {
     /// The elements are of another type.
     pub fn rows<T: Element>(
         &self,
-    ) -> Result<impl ExactSizeIterator<Item = &[T]> + DoubleEndedIterator + Clone, Error> {
+    ) -> Result<impl ExactSizeIterator<Item = &[T]> + DoubleEndedIterator + Clone, NnError> {
         let values = self.values::<T>()?;
         let (number, width) = match self.shape.split_first() {
             Some((first, rest)) => (*first, rest.iter().product()),
@@ -160,8 +160,8 @@ impl Tensor {
     }
 
     /// The error for elements of another type.
-    fn misfit<T: Element>(&self) -> Error {
-        Error::argument(format!("expected a tensor of {}, got {self}", T::TYPE))
+    fn misfit<T: Element>(&self) -> NnError {
+        NnError::argument(format!("expected a tensor of {}, got {self}", T::TYPE))
     }
 }
 
@@ -207,7 +207,7 @@ impl Tensors {
     ///
     /// # Errors
     /// There is no tensor of this name. The error lists the names that exist.
-    pub fn get(&self, name: &str) -> Result<&Tensor, Error> {
+    pub fn get(&self, name: &str) -> Result<&Tensor, NnError> {
         match self.named.iter().find(|(other, _)| other == name) {
             Some((_, tensor)) => Ok(tensor),
             None => Err(self.missing(&format!("{name:?}"))),
@@ -218,7 +218,7 @@ impl Tensors {
     ///
     /// # Errors
     /// There is no tensor with this index.
-    pub fn at(&self, index: usize) -> Result<&Tensor, Error> {
+    pub fn at(&self, index: usize) -> Result<&Tensor, NnError> {
         match self.named.get(index) {
             Some((_, tensor)) => Ok(tensor),
             None => Err(self.missing(&format!("number {index} (counted from 0)"))),
@@ -229,7 +229,7 @@ impl Tensors {
     ///
     /// # Errors
     /// There is no tensor of this name. The error lists the names that exist.
-    pub fn take(&mut self, name: &str) -> Result<Tensor, Error> {
+    pub fn take(&mut self, name: &str) -> Result<Tensor, NnError> {
         match self.named.iter().position(|(other, _)| other == name) {
             Some(index) => Ok(self.named.remove(index).1),
             None => Err(self.missing(&format!("{name:?}"))),
@@ -251,11 +251,11 @@ impl Tensors {
         self.named.iter().map(|(name, tensor)| (name.as_str(), tensor))
     }
 
-    fn missing(&self, wanted: &str) -> Error {
+    fn missing(&self, wanted: &str) -> NnError {
         let existing: Vec<String> =
             self.iter().map(|(name, tensor)| format!("{name:?} ({tensor})")).collect();
         let existing = if existing.is_empty() { "none".to_owned() } else { existing.join(", ") };
-        Error::argument(format!("there is no {} {wanted}; there is: {existing}", self.role))
+        NnError::argument(format!("there is no {} {wanted}; there is: {existing}", self.role))
     }
 }
 

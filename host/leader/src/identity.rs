@@ -2,7 +2,7 @@
 //! for its result to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
 use crate::model::{
-    Address, Backend, Compression, CsvFormat, InferenceSettings, Input, InputKind, Mount,
+    Address, Backend, Compression, CsvFormat, InferenceSettings, InputKind, JobInput, Mount,
     OutputFormat, OutputLayout, SliceSize, TableInput, hex,
 };
 use crate::protocol::node::Prepared;
@@ -115,10 +115,10 @@ impl IdentitySettings {
         self.0.push((name.to_owned(), text));
     }
 
-    fn inputs(&mut self, inputs: &[Input], kind: &InputKind) {
+    fn inputs(&mut self, inputs: &[JobInput], kind: &InputKind) {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
         self.put("inputs", &names);
-        for Input { name, paths, partition_format, take } in inputs {
+        for JobInput { name, paths, partition_format, take } in inputs {
             self.put(&format!("inputs.{name}.path"), paths);
             self.put(&format!("inputs.{name}.partition_format"), partition_format);
             // Jobs of earlier versions, which did not have this setting, can still resume.

@@ -81,7 +81,7 @@ impl fmt::Display for Device {
 
 /// A model of the job, in the form that its workers use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Model {
+pub struct JobModel {
     /// The name by which the entry script loads it.
     pub name: String,
     /// The folder that holds the model and no other files. Absolute.
@@ -103,7 +103,7 @@ pub struct Model {
     pub beside: Option<Vec<(String, FileStamp)>>,
 }
 
-impl Model {
+impl JobModel {
     /// The folder as the guest sees it.
     pub fn mount(&self) -> Mount {
         Mount { host: self.host.clone(), guest: self.guest.clone(), writable: false }

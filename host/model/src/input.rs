@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// One named input of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Input {
+pub struct JobInput {
     /// The input's name, which is part of the guest's paths.
     pub name: String,
     /// Absolute paths of files and folders, or globs. Relative paths of the job file have already been joined
@@ -18,7 +18,7 @@ pub struct Input {
     pub take: Option<u64>,
 }
 
-impl Input {
+impl JobInput {
     /// The input's addresses in stores. Empty if its files are on this machine.
     pub fn addresses(&self) -> impl Iterator<Item = super::Address> {
         self.paths

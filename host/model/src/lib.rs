@@ -55,10 +55,10 @@ pub use guest_paths::{
 pub use ids::{MiniBatchId, NODE_ID, NodeId, WorkerId};
 pub use inference::{
     Backend, BackendsUsed, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats,
-    Model, NVIDIA_DEVICES,
+    JobModel, NVIDIA_DEVICES,
 };
 pub use inference_note::{InferenceNote, InferenceWork};
-pub use input::{Input, InputKind};
+pub use input::{InputKind, JobInput};
 pub use machine_caps::{MachineCaps, ProcessLists};
 pub use memory_budget::MemoryBudget;
 pub use mini_batch::{

@@ -2,19 +2,19 @@
 //! `Segment { length: 9, ..Segment::sample() }`.
 
 use super::{
-    AttemptReport, Backend, DeviceChoice, FailedItem, FailureKind, InferenceStats, Input,
-    ItemCounts, JobResult, JobStatus, MiniBatchId, Model, Segment, SpilledRows, TextSlice,
+    AttemptReport, Backend, DeviceChoice, FailedItem, FailureKind, InferenceStats, ItemCounts,
+    JobInput, JobModel, JobResult, JobStatus, MiniBatchId, Segment, SpilledRows, TextSlice,
     WallState,
 };
 
-impl Input {
+impl JobInput {
     /// An input without paths.
     pub fn sample() -> Self {
         Self { name: "data".to_owned(), paths: Vec::new(), partition_format: None, take: None }
     }
 }
 
-impl Model {
+impl JobModel {
     /// A model that the guest sees at `/models/m`, with any backend and device.
     pub fn sample() -> Self {
         Self {

@@ -9,7 +9,7 @@ use super::model_folder;
 use super::single_file;
 use crate::cancel::Cancel;
 use crate::compile::hash_until;
-use crate::model::{ByteSize, FileStamp, JobDir, Model, hex};
+use crate::model::{ByteSize, FileStamp, JobDir, JobModel, hex};
 use crate::opening::regular_at_its_path;
 use crate::spec::ModelSpec;
 use std::fs::File;
@@ -106,7 +106,7 @@ pub fn give_models(
     models: &[ModelSpec],
     limit: ByteSize,
     job_dir: &JobDir,
-) -> Result<Vec<Model>, ModelError> {
+) -> Result<Vec<JobModel>, ModelError> {
     let inspected = inspect(models, limit, &Cancel::new())?;
     stage(models, &inspected, job_dir)?;
     Ok(placed(models, &inspected, job_dir))
@@ -159,7 +159,7 @@ pub(super) fn placed(
     models: &[ModelSpec],
     inspected: &[InspectedModel],
     job_dir: &JobDir,
-) -> Vec<Model> {
+) -> Vec<JobModel> {
     let placed = |(model, inspected): (&ModelSpec, &InspectedModel)| {
         let host = inspected.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
         let file = match &model.folder {
@@ -168,7 +168,7 @@ pub(super) fn placed(
         };
         let stamp = host.join(file).metadata().ok().as_ref().map(FileStamp::of);
         let beside = model.folder.as_deref().and_then(model_folder::file_stamps);
-        Model {
+        JobModel {
             name: model.name.clone(),
             // The paths of models were checked to be UTF-8.
             file: file.to_string_lossy().into_owned(),

@@ -8,8 +8,8 @@ use crate::dataset::csv::MAX_SLICE;
 use crate::inference::inference_memory;
 use crate::model::MemoryBudget;
 use crate::model::{
-    GUEST_OUTPUT, GUEST_SOURCE, GUEST_TEMPORARY, GpuLease, InferenceSettings, Input, InputKind,
-    Model, OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
+    GUEST_OUTPUT, GUEST_SOURCE, GUEST_TEMPORARY, GpuLease, InferenceSettings, InputKind, JobInput,
+    JobModel, OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
 };
 use crate::protocol::{CutOptions, ObjectsToAsk, PROTOCOL_VERSION, PlanRequest, WorkerSetup};
 use crate::spec::{JobSpec, ModelSpec};
@@ -73,7 +73,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
 }
 
 /// The table settings of the input to which a source belongs.
-fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableInput {
+fn table_of(inputs: &[JobInput], source: &Source, tables: &[TableInput]) -> TableInput {
     let input = inputs.iter().position(|input| input.name == source.dataset);
     input.and_then(|index| tables.get(index).cloned()).unwrap_or_default()
 }
@@ -90,7 +90,7 @@ pub(super) fn template(job: &NodeJob) -> WorkerSetup {
     };
     let arguments = std::iter::once(program);
     let mut mounts = single_file::placed(real.side_inputs(&staged.side_inputs), job_dir);
-    mounts.extend(models.iter().map(Model::mount));
+    mounts.extend(models.iter().map(JobModel::mount));
     if real.source_directory.is_some() || spec.script.is_some() {
         mounts.push(python::source(real.source_directory.as_deref(), job_dir));
     }
@@ -238,7 +238,7 @@ mod tests {
             csv: CsvFormat { delimiter, ..CsvFormat::default() },
             ..TableInput::default()
         };
-        let inputs = ["a", "b"].map(|name| Input { name: name.into(), ..Input::sample() });
+        let inputs = ["a", "b"].map(|name| JobInput { name: name.into(), ..JobInput::sample() });
         let tables = [dialect(b','), dialect(b';')];
         let sources = [source("a"), source("a"), source("b")];
         let delimiters = sources.map(|source| table_of(&inputs, &source, &tables).csv.delimiter);

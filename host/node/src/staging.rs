@@ -5,7 +5,7 @@ use super::features::check_stores;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
-use crate::model::{ByteSize, Input, InputKind, Mount, Source};
+use crate::model::{ByteSize, InputKind, JobInput, Mount, Source};
 use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
 use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
@@ -55,7 +55,7 @@ pub fn stage(
     let inputs = stage_inputs(spec, options, &mut staged, say)?;
     staged.sources = dataset::resolve_with(&inputs, &mut staged.objects.lookup())?;
     for source in &mut staged.sources {
-        let has_source = |input: &&Input| input.name == source.dataset;
+        let has_source = |input: &&JobInput| input.name == source.dataset;
         let input = spec.inputs.iter().find(has_source);
         let is_stored = input.is_some_and(|input| input.addresses().next().is_some());
         if let Some(input) = input.filter(|_| !is_stored) {
@@ -78,7 +78,7 @@ pub fn stage(
 /// scripts that get files instead of rows, are allowed.
 fn check_table_log(
     spec: &JobSpec,
-    input: &Input,
+    input: &JobInput,
     source: &Source,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), DatasetError> {
@@ -102,7 +102,7 @@ fn check_table_log(
 }
 
 /// Whether an input consists of Parquet files and the job does not say to read them as plain files.
-fn refuses_tables(spec: &JobSpec, input: &Input) -> bool {
+fn refuses_tables(spec: &JobSpec, input: &JobInput) -> bool {
     let InputKind::Tables { inputs: tables, .. } = &spec.input_kind else { return false };
     let table = spec.inputs.iter().zip(tables).find(|(known, _)| known.name == input.name);
     table.is_some_and(|(_, table)| table.kind.may_have_log() && !table.files)
@@ -121,7 +121,7 @@ fn stage_inputs(
     options: &NodeOptions,
     staged: &mut Staged,
     say: &mut dyn FnMut(&str),
-) -> Result<Vec<Input>, NodeError> {
+) -> Result<Vec<JobInput>, NodeError> {
     if spec.addresses().iter().all(|(_, address)| Some(address) == spec.upload.as_ref()) {
         return Ok(spec.inputs.clone());
     }

@@ -8,7 +8,7 @@ pub use super::trial_steps::{InstanceResults, StepData, TrialResult, TrialStep, 
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{LoadedModels, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
-    Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, Limits, LoggingLevel, Model, Mount,
+    Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, JobModel, Limits, LoggingLevel, Mount,
     NODE_ID,
 };
 use crate::model::{OsSandbox, printable};
@@ -58,7 +58,7 @@ pub struct TrialSetup {
     /// The guest's environment.
     pub environment: Vec<(String, String)>,
     /// The models; their folders are among the mounts.
-    pub models: Vec<Model>,
+    pub models: Vec<JobModel>,
     /// The settings of the inference libraries.
     pub inference: InferenceSettings,
     /// How the code was compiled.

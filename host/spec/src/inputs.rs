@@ -13,7 +13,7 @@ use super::raw::{RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
 use super::scope::Located;
 use crate::model::{
-    Address, ByteSize, Column, ColumnType, Input, InputKind, Limits, RegisteredKind, SliceSize,
+    Address, ByteSize, Column, ColumnType, InputKind, JobInput, Limits, RegisteredKind, SliceSize,
     TableInput, TableKind, nearest,
 };
 
@@ -30,7 +30,7 @@ pub(super) fn check(
     defaults: &Defaults<'_>,
     location: &JobFileLocation,
     report: &ErrorReport,
-) -> (Vec<Input>, InputKind, Vec<String>) {
+) -> (Vec<JobInput>, InputKind, Vec<String>) {
     let count = defaults.of(raw, |raw| &raw.rank_mini_batch_count);
     if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
         if raw.inputs.is_some() {
@@ -138,7 +138,7 @@ fn has_bad_format(input: &RawInput, report: &ErrorReport) -> bool {
     input.format.is_none() && report.has_error_at(&format!("{}.format", input.key))
 }
 
-fn check_input(input: &RawInput, location: &JobFileLocation, report: &ErrorReport) -> Input {
+fn check_input(input: &RawInput, location: &JobFileLocation, report: &ErrorReport) -> JobInput {
     let paths =
         input.paths.iter().filter_map(|path| check_path(input, path, location, report)).collect();
     refuse_mixed_paths(input, report);
@@ -167,7 +167,7 @@ fn check_input(input: &RawInput, location: &JobFileLocation, report: &ErrorRepor
     let partition_format =
         input.partition_format.as_ref().and_then(|format| partition::template(format, report));
     let take = input.take.as_ref().map(|setting| setting.value);
-    Input { name: input.name.value.clone(), paths, partition_format, take }
+    JobInput { name: input.name.value.clone(), paths, partition_format, take }
 }
 
 /// Refuses keys that have no meaning for the input's format.

@@ -3,7 +3,7 @@
 use super::requirements::Requirement;
 use crate::given_settings::{GivenLimits, GivenSettings};
 use crate::model::{
-    Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
+    Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, InputKind, JobInput,
     JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, PythonRuntime, ScriptLanguage,
     WorkerSettings,
 };
@@ -36,7 +36,7 @@ pub struct JobSpec {
     /// The script that a runtime loads. `None` if the entry script is a component of its own.
     pub script: Option<LoadedScript>,
     /// The data that is cut into mini-batches. Empty only for [`InputKind::Void`].
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<JobInput>,
     /// The kind of the inputs, and how they are cut.
     pub input_kind: InputKind,
     /// The folders and files that the guest sees, read-only.
@@ -196,7 +196,7 @@ impl JobSpec {
 
     /// The addresses in stores that the job names, each with its key.
     pub fn addresses(&self) -> Vec<(String, Address)> {
-        let key = |input: &Input| format!("inputs.{}.path", input.name);
+        let key = |input: &JobInput| format!("inputs.{}.path", input.name);
         let inputs = self.inputs.iter();
         let inputs =
             inputs.flat_map(|input| input.addresses().map(move |address| (key(input), address)));

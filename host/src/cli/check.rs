@@ -19,7 +19,7 @@ use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 };
 use crate::model::{
-    InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, ScriptLanguage, printable,
+    InferenceSettings, JobDir, JobModel, Limits, Mount, OsSandbox, ScriptLanguage, printable,
 };
 use crate::node::trial::{TrialChild as TrialProcess, TrialError, TrialRequest, TrialSetup};
 use crate::node::{self, NotBuilt};
@@ -271,7 +271,7 @@ pub(super) fn trial_setup(
         setup.models = models(check, &setup.limits, scratch)?;
         let has_onnxruntime = setup.inference.onnxruntime.is_some();
         check_models(check, &setup, has_onnxruntime, say)?;
-        setup.mounts.extend(setup.models.iter().map(Model::mount));
+        setup.mounts.extend(setup.models.iter().map(JobModel::mount));
         setup.wanted = TrialRequest::Run(items);
     }
     Ok(setup)
@@ -365,7 +365,7 @@ fn models(
     check: &CheckArguments<'_>,
     limits: &Limits,
     scratch: &Path,
-) -> anyhow::Result<Vec<Model>> {
+) -> anyhow::Result<Vec<JobModel>> {
     let model = |(name, path): &(String, String)| ModelSpec::at(name, Path::new(path));
     let models: Result<Vec<_>, _> = check.trial.given.models.iter().map(model).collect();
     let models = models.map_err(|error| anyhow::anyhow!("--model: {error}"))?;
@@ -381,7 +381,7 @@ fn check_models(
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<()> {
     let probe = probe(check);
-    for Model { name, host, file, .. } in &setup.models {
+    for JobModel { name, host, file, .. } in &setup.models {
         let verdict = probe.judge(Some(host), &host.join(file), setup.limits.models.0);
         let Ok(ModelVerdict { not_by_tract, left_out }) = verdict else { continue };
         if let Some(why) = not_by_tract.filter(|_| !has_onnxruntime) {

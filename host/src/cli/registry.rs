@@ -6,8 +6,8 @@ use super::policy::PolicyArgument;
 use super::{print, print_json, refused, say};
 use crate::dataset::{self, SourceListing};
 use crate::model::{
-    Address, Input, Latest, Registered, RegisteredContent, RegisteredKind, RegisteredName, counted,
-    is_registered_name, printable,
+    Address, JobInput, Latest, Registered, RegisteredContent, RegisteredKind, RegisteredName,
+    counted, is_registered_name, printable,
 };
 use crate::node;
 use crate::registry::{NewVersion, Registry, RegistryError, default_file};
@@ -297,8 +297,12 @@ fn text(path: &Path) -> Result<String, Problem> {
 
 /// The files that the paths contain now, listed as a job would list them.
 fn content(name: &str, paths: &[String]) -> Result<RegisteredContent, Problem> {
-    let input =
-        Input { name: name.to_owned(), paths: paths.to_vec(), partition_format: None, take: None };
+    let input = JobInput {
+        name: name.to_owned(),
+        paths: paths.to_vec(),
+        partition_format: None,
+        take: None,
+    };
     let mut content = RegisteredContent::default();
     for source in dataset::resolve(&[input]).map_err(Problem::usage)? {
         let mut files = SourceListing::new(&source).map_err(Problem::usage)?;

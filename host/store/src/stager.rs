@@ -7,7 +7,7 @@ use super::fetch_all::MissingObject;
 use super::objects::JobObjects;
 use super::prefetch::FetchPlan;
 use super::process::run_request;
-use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
+use crate::model::{Address, ByteSize, JobInput, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, StoreTask, WantedObjects};
 use crate::spec::Datastores;
@@ -94,11 +94,11 @@ impl Stager<'_> {
     /// cannot be fetched is not an error: it becomes a failed item.
     pub fn stage(
         &self,
-        inputs: &[Input],
+        inputs: &[JobInput],
         timing: FetchTiming,
         mut kept: KeptObjects,
         watch: &mut Watch<'_>,
-    ) -> Result<(Vec<Input>, JobObjects), StoreError> {
+    ) -> Result<(Vec<JobInput>, JobObjects), StoreError> {
         let mut staged = Vec::new();
         let mut found = FoundObjects::default();
         for input in inputs {
@@ -109,7 +109,7 @@ impl Stager<'_> {
             staged.push(if paths.is_empty() {
                 input.clone()
             } else {
-                Input { paths, ..input.clone() }
+                JobInput { paths, ..input.clone() }
             });
         }
         let objects = self.objects(kept, found, timing).map_err(StoreError::Thread)?;
@@ -129,7 +129,7 @@ impl Stager<'_> {
     ) -> Result<PathBuf, StoreError> {
         let named = |error: StoreError| error.of(what);
         let paths = vec![address.to_string()];
-        let input = Input { name: what.to_owned(), paths, partition_format: None, take: None };
+        let input = JobInput { name: what.to_owned(), paths, partition_format: None, take: None };
         let mut found = FoundObjects::default();
         let to = (&mut *kept, &mut found);
         let paths = self.list_input(what, &input, FetchTiming::AtOnce, to, watch).map_err(named)?;
@@ -183,7 +183,7 @@ impl Stager<'_> {
     fn list_input(
         &self,
         what: &str,
-        input: &Input,
+        input: &JobInput,
         timing: FetchTiming,
         (kept, found): (&mut KeptObjects, &mut FoundObjects),
         watch: &mut Watch<'_>,
@@ -249,7 +249,7 @@ impl Stager<'_> {
     }
 
     /// What an input names, grouped by folder.
-    fn folder_fetches(&self, input: &Input) -> Result<Vec<FolderFetch>, StoreError> {
+    fn folder_fetches(&self, input: &JobInput) -> Result<Vec<FolderFetch>, StoreError> {
         let mut folder_fetches: Vec<FolderFetch> = Vec::new();
         for address in input.addresses() {
             let environment = std::env::vars_os();

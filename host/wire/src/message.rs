@@ -2,8 +2,8 @@
 //! are forked.
 
 use sandmill_model::{
-    AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
-    MiniBatch, MiniBatchId, Model, Mount, OsSandbox, OutputFormat, Sample, SliceSize, Source,
+    AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, JobModel,
+    Limits, MiniBatch, MiniBatchId, Mount, OsSandbox, OutputFormat, Sample, SliceSize, Source,
     TableFormat, TableInput, WallState, WorkerId, WorkerSettings,
 };
 use serde::{Deserialize, Serialize};
@@ -99,7 +99,7 @@ pub struct WorkerSetup {
     /// The GPU leased to this worker.
     pub gpu: Option<GpuLease>,
     /// The job's models.
-    pub models: Vec<Model>,
+    pub models: Vec<JobModel>,
     /// The limits and choices for inference.
     pub inference: InferenceSettings,
 }
@@ -118,7 +118,7 @@ impl WorkerSetup {
 
     /// What the workers of the job may use together. `cgroups` is the folder of their cgroups.
     pub fn surroundings(&self, cgroups: Option<PathBuf>) -> ZygoteLimits {
-        let models = self.models.iter().map(Model::mount);
+        let models = self.models.iter().map(JobModel::mount);
         ZygoteLimits {
             os_sandbox: self.settings.os_sandbox,
             job_dir: self.job_dir.clone(),

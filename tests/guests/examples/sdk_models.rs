@@ -2,7 +2,7 @@
 //! describe the models, say whether a tensor of each model's type comes back unchanged, and list the errors
 //! of invalid calls.
 
-use sandmill_guest::nn::{Bf16, Element, Error, F16, Model, Tensor, TensorType};
+use sandmill_guest::nn::{Bf16, Element, F16, Model, NnError, Tensor, TensorType};
 use sandmill_guest::nn::{ElementType, names};
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Void};
 
@@ -12,7 +12,7 @@ impl EntryScript for Guest {
     type Input = Void;
 
     fn init(_job: &Job) -> Result<Self> {
-        let models: Result<Vec<Model>, Error> =
+        let models: Result<Vec<Model>, NnError> =
             names().iter().map(|name| Model::load(name)).collect();
         Ok(Guest(models?))
     }
@@ -40,7 +40,7 @@ fn model_row(model: &Model) -> String {
 }
 
 /// Runs a model on a tensor of its own element type, with extreme values.
-fn round_trip(model: &Model) -> Result<String, Error> {
+fn round_trip(model: &Model) -> Result<String, NnError> {
     let ElementType::Standard(ty) = &model.inputs()[0].ty else { return Ok("no tensors".into()) };
     match ty {
         TensorType::F16 => run_and_compare(model, [0x3C00, 0xC000, 1, 0, 0x7BFF, 0x8000].map(F16)),
@@ -60,7 +60,7 @@ fn round_trip(model: &Model) -> Result<String, Error> {
 }
 
 /// Runs a model on three items of two elements, and compares the output with the input.
-fn run_and_compare<T: Element>(model: &Model, values: [T; 6]) -> Result<String, Error> {
+fn run_and_compare<T: Element>(model: &Model, values: [T; 6]) -> Result<String, NnError> {
     let tensor = Tensor::new([3, 2], values.as_slice())?;
     let mut outputs = model.run(&[("x", &tensor)])?;
     let is_same = *outputs.get("y")? == tensor && outputs.at(0)?.rows::<T>()?.len() == 3;
@@ -81,6 +81,6 @@ fn invalid_calls(model: &Model) -> Result<Vec<String>> {
     ])
 }
 
-fn value_or_error(result: Result<String, Error>) -> String {
+fn value_or_error(result: Result<String, NnError>) -> String {
     result.unwrap_or_else(|error| format!("{}: {error}", error.code()))
 }

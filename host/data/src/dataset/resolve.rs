@@ -2,7 +2,7 @@
 
 use super::pattern::{Pattern, is_glob, of_names};
 use super::{DatasetError, fail};
-use crate::model::{GUEST_INPUTS, Input, Source};
+use crate::model::{GUEST_INPUTS, JobInput, Source};
 use crate::opening::regular;
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -25,13 +25,13 @@ const MAX_NAME_BYTES: usize = 8 << 20;
 ///
 /// A path that is a link is followed, wherever it leads, because the job file names it. So the guest sees a
 /// linked file under the name of the link's target.
-pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
+pub fn resolve(inputs: &[JobInput]) -> Result<Vec<Source>, DatasetError> {
     resolve_with(inputs, &mut |_| false)
 }
 
 /// Like [`resolve`], but the files for which `is_file` is true need not exist yet.
 pub fn resolve_with(
-    inputs: &[Input],
+    inputs: &[JobInput],
     is_file: &mut dyn FnMut(&Path) -> bool,
 ) -> Result<Vec<Source>, DatasetError> {
     let mut sources = Vec::new();
@@ -114,7 +114,7 @@ enum PathKind {
 /// What the input's paths refer to, in order. All files of one folder are one element, at the position of the
 /// first file.
 fn path_kinds(
-    input: &Input,
+    input: &JobInput,
     is_file: &mut dyn FnMut(&Path) -> bool,
 ) -> Result<Vec<PathKind>, DatasetError> {
     let mut kinds: Vec<PathKind> = Vec::new();
@@ -246,8 +246,8 @@ mod tests {
     use super::*;
     use insta::assert_snapshot;
 
-    fn input(paths: &[String]) -> Vec<Input> {
-        vec![Input { paths: paths.to_vec(), ..Input::sample() }]
+    fn input(paths: &[String]) -> Vec<JobInput> {
+        vec![JobInput { paths: paths.to_vec(), ..JobInput::sample() }]
     }
 
     struct ResolveFixture(tempfile::TempDir);

@@ -5,8 +5,8 @@ use super::shuffle::ShuffleLimits;
 use super::*;
 use crate::dataset::{DatasetError, TableReader};
 use crate::model::{
-    Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, MiniBatchWork, Names, SliceSize,
-    Source, TableFormat, TableInput, TextSlice,
+    Column, ColumnType, CsvFormat, JobInput, MiniBatch, MiniBatchId, MiniBatchWork, Names,
+    SliceSize, Source, TableFormat, TableInput, TextSlice,
 };
 use crate::protocol::{PROTOCOL_VERSION, PlanRequest, decode};
 use arrow::array::ArrayRef;
@@ -171,7 +171,7 @@ fn listed_files_are_grouped_like_all_others() {
     let files: Vec<_> = names.iter().map(|name| (name.as_str(), "")).collect();
     let tree = TreeFixture::new(&files);
     let paths = names.iter().map(|name| tree.root().join(name).display().to_string());
-    let input = Input { paths: paths.collect(), ..Input::sample() };
+    let input = JobInput { paths: paths.collect(), ..JobInput::sample() };
     let sources = crate::dataset::resolve(&[input]).unwrap();
     assert_eq!(sources.len(), 1);
     let plan = planned(sources, CutOptions::Files { count: 50 }).unwrap();

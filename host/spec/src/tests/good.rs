@@ -3,16 +3,16 @@ use crate::JobSpec;
 use crate::defaults::default_job;
 use crate::keys::JOB;
 use crate::model::{
-    AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, Input, InputKind,
+    AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, InputKind, JobInput,
     JobLimits, JobSettings, Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction,
     OutputFormat, SliceSize, TableInput, TableKind, WorkerSettings,
 };
 use std::path::PathBuf;
 use std::time::Duration;
 
-fn input(name: &str, paths: &[&str]) -> Input {
+fn input(name: &str, paths: &[&str]) -> JobInput {
     let paths = paths.iter().map(|path| (*path).to_owned()).collect();
-    Input { name: name.to_owned(), paths, partition_format: None, take: None }
+    JobInput { name: name.to_owned(), paths, partition_format: None, take: None }
 }
 
 fn least() -> JobSpec {

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::model::{
     Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceNote, InferenceSettings,
-    InferenceStats, InferenceWork, Limits, Model, count_u32,
+    InferenceStats, InferenceWork, JobModel, Limits, count_u32,
 };
 use std::collections::BTreeMap;
 use std::num::NonZero;
@@ -21,7 +21,7 @@ use std::time::Instant;
 /// All models of a worker. A model of the job is loaded on its first use, and stays loaded as long as the
 /// process lives. A model from bytes is dropped with its last handle.
 pub struct LoadedModels {
-    models: BTreeMap<String, Model>,
+    models: BTreeMap<String, JobModel>,
     settings: InferenceSettings,
     threads: u32,
     lease: Option<u32>,
@@ -61,7 +61,7 @@ impl LoadedModels {
     /// threads, so it can precede a wall that restricts threads. `lease` is the index of the worker's GPU;
     /// `workers` is the number of workers that share the machine's cores.
     pub fn open(
-        models: Vec<Model>,
+        models: Vec<JobModel>,
         settings: &InferenceSettings,
         lease: Option<u32>,
         workers: u32,
@@ -316,7 +316,7 @@ fn check_unchanged(
 /// Checks that the separate files with the model's weights have not changed since the job began. Also refuses
 /// a file that did not exist then, because the leader judged the model without that file.
 fn check_weights_unchanged(
-    model: &Model,
+    model: &JobModel,
     path: &Path,
     files: &[String],
 ) -> Result<(), InferenceError> {

@@ -7,7 +7,7 @@ mod running;
 
 use super::samples::bytes;
 use super::{InferenceError, LoadedModel, LoadedModels, NnTensorType, OwnedTensor, TensorView};
-use crate::model::{Backend, DeviceChoice, InferenceSettings, Limits, Model};
+use crate::model::{Backend, DeviceChoice, InferenceSettings, JobModel, Limits};
 use std::fs;
 use tempfile::TempDir;
 use tract_onnx::pb::ModelProto;
@@ -24,14 +24,14 @@ fn load(model: &ModelProto) -> Result<LoadedModel, InferenceError> {
 }
 
 /// A job's model `m` with this content, in its own folder.
-fn named(file: &[u8]) -> (TempDir, Model) {
+fn named(file: &[u8]) -> (TempDir, JobModel) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     fs::write(folder.path().join("model.onnx"), file).expect("a file in it");
-    let model = Model {
+    let model = JobModel {
         name: "m".to_owned(),
         host: folder.path().to_owned(),
         file: "model.onnx".to_owned(),
-        ..Model::sample()
+        ..JobModel::sample()
     };
     (folder, model)
 }

@@ -8,6 +8,6 @@ wasmtime::component::bindgen!({
         "wasi:nn/tensor.tensor": super::resources::GuestTensor,
         "wasi:nn/graph.graph": super::resources::Graph,
         "wasi:nn/inference.graph-execution-context": super::resources::Execution,
-        "wasi:nn/errors.error": super::resources::NnError,
+        "wasi:nn/errors.error": super::resources::NnErrorResource,
     },
 });

@@ -2,7 +2,7 @@
 
 use super::bindings::wasi::nn::errors::{ErrorCode, Host, HostError};
 use super::ended::ended;
-use super::resources::NnError;
+use super::resources::NnErrorResource;
 use super::view::View;
 use crate::inference::{self, InferenceError};
 use wasmtime::Result;
@@ -13,7 +13,7 @@ impl View<'_> {
     pub(super) fn refuse<T>(&mut self, error: InferenceError) -> Reported<T> {
         match error {
             InferenceError::Refused { code, message } => {
-                Ok(Err(self.table.push(NnError { code, text: message.into() })?))
+                Ok(Err(self.table.push(NnErrorResource { code, text: message.into() })?))
             }
             InferenceError::Ends { kind, message } => Err(ended(kind, message)),
         }
@@ -21,12 +21,12 @@ impl View<'_> {
 }
 
 /// The result of a function. The outer error ends the guest's call.
-pub(super) type Reported<T> = Result<Result<T, Resource<NnError>>>;
+pub(super) type Reported<T> = Result<Result<T, Resource<NnErrorResource>>>;
 
 impl Host for View<'_> {}
 
 impl HostError for View<'_> {
-    fn code(&mut self, error: Resource<NnError>) -> Result<ErrorCode> {
+    fn code(&mut self, error: Resource<NnErrorResource>) -> Result<ErrorCode> {
         Ok(match self.table.get(&error)?.code {
             inference::NnErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
             inference::NnErrorCode::InvalidEncoding => ErrorCode::InvalidEncoding,
@@ -38,11 +38,11 @@ impl HostError for View<'_> {
         })
     }
 
-    fn data(&mut self, error: Resource<NnError>) -> Result<String> {
+    fn data(&mut self, error: Resource<NnErrorResource>) -> Result<String> {
         Ok(self.table.get(&error)?.text.to_string())
     }
 
-    fn drop(&mut self, error: Resource<NnError>) -> Result<()> {
+    fn drop(&mut self, error: Resource<NnErrorResource>) -> Result<()> {
         self.table.delete(error)?;
         Ok(())
     }

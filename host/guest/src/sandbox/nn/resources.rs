@@ -11,7 +11,7 @@ use crate::sandbox::error::TensorsFull;
 /// The resource `error`. A guest may hold many, so its text is short (see [`InferenceError::refused`]) and
 /// allocated to its exact length.
 #[expect(unreachable_pub, reason = "generated code exports it again")]
-pub struct NnError {
+pub struct NnErrorResource {
     pub(super) code: inference::NnErrorCode,
     pub(super) text: Box<str>,
 }

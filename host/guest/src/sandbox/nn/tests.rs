@@ -6,11 +6,11 @@ use super::bindings::wasi::nn::graph::{ExecutionTarget, GraphEncoding, Host as _
 use super::bindings::wasi::nn::inference::HostGraphExecutionContext as _;
 use super::bindings::wasi::nn::tensor::{HostTensor, TensorType};
 use super::errors::Reported;
-use super::resources::{Execution, Graph, GuestTensor, NnError};
+use super::resources::{Execution, Graph, GuestTensor, NnErrorResource};
 use super::view::View;
 use super::{CallEnd, InferenceState};
 use crate::inference::{InferenceError, LoadedModels};
-use crate::model::{Backend, ByteSize, FailureKind, InferenceSettings, Limits, Model};
+use crate::model::{Backend, ByteSize, FailureKind, InferenceSettings, JobModel, Limits};
 use crate::sandbox::traps::{TrapContext, failure};
 use prost::Message as _;
 use std::sync::Arc;
@@ -86,12 +86,12 @@ impl NnFixture {
         let folder = tempfile::tempdir().expect("temporary folder");
         std::fs::write(folder.path().join("double.onnx"), double("Add", ty)).expect("writes");
         std::fs::write(folder.path().join("longer.onnx"), double("Concat", ty)).expect("writes");
-        let model = |name: &str| Model {
+        let model = |name: &str| JobModel {
             name: name.to_owned(),
             host: folder.path().to_owned(),
             file: format!("{name}.onnx"),
             backend: Backend::Tract,
-            ..Model::sample()
+            ..JobModel::sample()
         };
         let job_models = vec![model("longer"), model("double")];
         let models = Arc::new(LoadedModels::open(job_models, settings, None, 1, limits));
@@ -159,7 +159,7 @@ impl NnFixture {
         self.describe(reported).err().expect("it is refused")
     }
 
-    fn read(&mut self, error: &Resource<NnError>) -> (ErrorCode, String) {
+    fn read(&mut self, error: &Resource<NnErrorResource>) -> (ErrorCode, String) {
         let borrowed = || Resource::new_borrow(error.rep());
         let view = &mut self.view();
         (view.code(borrowed()).expect("there"), {

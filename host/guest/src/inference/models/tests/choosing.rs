@@ -6,14 +6,14 @@ use crate::inference::models::samples::{layer, model, node, one, port, trees};
 use crate::model::{ByteSize, Device, FileStamp};
 use tract_onnx::pb::tensor_proto::DataType;
 
-fn open(models: Vec<Model>, lease: Option<u32>) -> LoadedModels {
+fn open(models: Vec<JobModel>, lease: Option<u32>) -> LoadedModels {
     LoadedModels::open(models, &InferenceSettings::default(), lease, 2, &Limits::default())
 }
 
 #[test]
 fn models_of_the_job_are_loaded_once() {
     let (folder, model) = named(&bytes(&layer()));
-    let models = open(vec![Model { name: "other".to_owned(), ..model.clone() }, model], None);
+    let models = open(vec![JobModel { name: "other".to_owned(), ..model.clone() }, model], None);
     assert_eq!(models.names(), ["m", "other"]);
     models.load("m").expect("it loads");
     fs::remove_file(folder.path().join("model.onnx")).expect("the file goes");
@@ -32,7 +32,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
     let (folder, model) = named(&bytes(&layer()));
     let path = folder.path().join("model.onnx");
     let stamp = Some(FileStamp::of(&path.metadata().expect("it is there")));
-    let models = || vec![Model { stamp, ..model.clone() }];
+    let models = || vec![JobModel { stamp, ..model.clone() }];
     let loaded = open(models(), None);
     loaded.load("m").expect("nothing changed");
     // A changed file is noticed, whether it is a valid model or not.
@@ -58,7 +58,7 @@ fn errors_do_not_contain_library_paths() {
     fs::write(&library, "none").expect("a file");
     let settings = InferenceSettings { onnxruntime: Some(library), ..InferenceSettings::default() };
     let models = LoadedModels::open(
-        vec![Model { host: "/gone".into(), ..model }],
+        vec![JobModel { host: "/gone".into(), ..model }],
         &settings,
         None,
         1,
@@ -94,7 +94,7 @@ fn models_from_bytes_are_off_unless_the_job_wants_them() {
 #[test]
 fn a_model_for_a_gpu_needs_a_lease() {
     let (_folder, model) = named(&bytes(&layer()));
-    let gpu = Model { device: DeviceChoice::Gpu, ..model };
+    let gpu = JobModel { device: DeviceChoice::Gpu, ..model };
     assert_eq!(
         describe(open(vec![gpu.clone()], None).load("m")),
         "Security: model \"m\": it must run on a GPU, and no GPU is leased to this worker; give the job a \
@@ -106,7 +106,7 @@ fn a_model_for_a_gpu_needs_a_lease() {
          the job a GPU for each worker (gpus: N or --gpus N), or load it for the CPU"
     );
 
-    let models = open(vec![Model { fallback: true, ..gpu }], None);
+    let models = open(vec![JobModel { fallback: true, ..gpu }], None);
     let model = models.load("m").expect("it falls back");
     assert_eq!((model.facts().device, model.facts().fell_back), (Device::Cpu, true));
     run_x(&model, &[1, 2], &[0.0; 2]).expect("it runs");
@@ -122,7 +122,7 @@ fn errors_explain_why_a_leased_gpu_is_unusable() {
         return;
     }
     let (_folder, model) = named(&bytes(&layer()));
-    let gpu = Model { device: DeviceChoice::Gpu, ..model.clone() };
+    let gpu = JobModel { device: DeviceChoice::Gpu, ..model.clone() };
     let text = describe(open(vec![gpu.clone()], Some(3)).load("m"));
     let begin = "UnsupportedOperation: model \"m\": no backend can use GPU 3; let it run on the CPU \
                  with fallback: cpu, or repair a backend: ONNX Runtime is not available (its library was not found";
@@ -134,7 +134,7 @@ fn errors_explain_why_a_leased_gpu_is_unusable() {
         assert_eq!(model.facts().device, Device::Cpu);
         model.facts().fell_back
     };
-    assert!(fell_back(Model { fallback: true, ..gpu }));
+    assert!(fell_back(JobModel { fallback: true, ..gpu }));
     // The job does not ask for a GPU.
     assert!(!fell_back(model));
 }
@@ -142,7 +142,7 @@ fn errors_explain_why_a_leased_gpu_is_unusable() {
 #[test]
 fn a_missing_onnxruntime_is_reported() {
     let (_folder, model) = named(&bytes(&layer()));
-    let models = open(vec![Model { backend: Backend::OnnxRuntime, ..model }], None);
+    let models = open(vec![JobModel { backend: Backend::OnnxRuntime, ..model }], None);
     assert_eq!(
         describe(models.load("m")),
         "RuntimeError: model \"m\": ONNX Runtime cannot run it: its library was not found on this machine; \

@@ -173,7 +173,7 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
     fs::write(&path, &weights).expect("weights");
     let stamp = |path: &std::path::Path| FileStamp::of(&path.metadata().expect("it is there"));
     let load = |beside: Option<Vec<(String, FileStamp)>>| {
-        let models = vec![Model { beside, ..model.clone() }];
+        let models = vec![JobModel { beside, ..model.clone() }];
         let models =
             LoadedModels::open(models, &InferenceSettings::default(), None, 1, &Limits::default());
         describe(models.load("m").map(drop))
