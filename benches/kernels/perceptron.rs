@@ -7,19 +7,19 @@ const HIDDEN: usize = 128;
 
 /// The model. For speed, the arrays have a fixed length and start at a cache line.
 #[repr(align(64))]
-struct Weights {
+struct PerceptronWeights {
     first: [[f32; HIDDEN]; INPUTS],
     second: [[f32; HIDDEN]; HIDDEN],
     last: [f32; HIDDEN],
 }
 
-static WEIGHTS: LazyLock<Box<Weights>> = LazyLock::new(|| {
+static WEIGHTS: LazyLock<Box<PerceptronWeights>> = LazyLock::new(|| {
     let mut state = 0x5eed_0003_u32;
     let mut weight = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         (state >> 16) as f32 / 65_536.0 - 0.5
     };
-    Box::new(Weights {
+    Box::new(PerceptronWeights {
         first: std::array::from_fn(|_| std::array::from_fn(|_| weight())),
         second: std::array::from_fn(|_| std::array::from_fn(|_| weight() / 8.0)),
         last: std::array::from_fn(|_| weight() / 8.0),

@@ -1,7 +1,7 @@
 //! Runs jobs with hostile guests, and checks that such a job leaves no process and no file.
 
 use crate::ran::split_kind;
-use crate::{Job, Ran};
+use crate::{Ran, TestJob};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -44,7 +44,7 @@ pub fn play_with(
     good: impl Fn(usize, &str) -> String,
     content: impl Fn(&str) -> Vec<u8>,
 ) -> Ran {
-    let mut job = Job::new(entry_script)
+    let mut job = TestJob::new(entry_script)
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")
         .yaml(settings)
         .watched();
@@ -82,7 +82,7 @@ pub fn play_with(
     ran
 }
 
-impl Job {
+impl TestJob {
     /// Makes the job create its temporary files in the folder `tmp`, which [`Ran::left_nothing`] checks.
     #[must_use]
     pub fn watched(self) -> Self {

@@ -21,7 +21,7 @@ const LONGEST_RUN: Duration = Duration::from_secs(180);
 /// The job file begins with a name and the entry script; [`Job::yaml`] adds the rest. Paths in the job
 /// file may be relative, because the command runs in the folder.
 #[derive(Debug)]
-pub struct Job {
+pub struct TestJob {
     dir: TempDir,
     environment: Vec<(String, String)>,
     ignores_hangups: bool,
@@ -29,15 +29,15 @@ pub struct Job {
 
 /// A job for one worker with three mini-batches: files of 1, 2 and 3 bytes. `entry_script` is a test guest's
 /// name.
-pub fn texts(entry_script: &str) -> Job {
-    Job::new(&guest(entry_script))
+pub fn texts(entry_script: &str) -> TestJob {
+    TestJob::new(&guest(entry_script))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("in/a.txt", "1")
         .file("in/b.txt", "22")
         .file("in/c.txt", "333")
 }
 
-impl Job {
+impl TestJob {
     /// A job named `test` with this entry script.
     pub fn new(entry_script: &Path) -> Self {
         let job = Self::empty();
@@ -196,7 +196,7 @@ impl Job {
 /// A command that has not ended yet. Dropping it kills the command and its workers.
 #[derive(Debug)]
 pub struct Running {
-    job: Option<Job>,
+    job: Option<TestJob>,
     command: String,
     child: Child,
     stdout: Reader,

@@ -40,7 +40,7 @@ mod wat;
 
 pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
-pub use job::{Job, Running, texts};
+pub use job::{Running, TestJob, texts};
 pub use models::{computing, models_in};
 pub use onnx::{onnx_model, onnx_model_of};
 pub use python::{onnxruntime, python};

@@ -1,11 +1,11 @@
 //! Jobs that run the models of `tests/models`.
 
-use crate::{Job, guest, onnxruntime, root};
+use crate::{TestJob, guest, onnxruntime, root};
 
 /// A job of the guest `computes` with models of `tests/models`, e.g. `mlp` and `hostile/deep`. In the job,
 /// each model is named as its file and has these settings, e.g. `backend: tract`. The input is the folder
 /// `inputs`.
-pub fn computing(settings: &str, models: &[String]) -> Job {
+pub fn computing(settings: &str, models: &[String]) -> TestJob {
     let mut yaml = "inputs: {tensors: inputs}\nmini_batch_size: 1\nmodels:\n".to_owned();
     for model in models {
         let name = model.rsplit('/').next().unwrap_or(model);
@@ -13,7 +13,7 @@ pub fn computing(settings: &str, models: &[String]) -> Job {
         yaml.push_str(&format!("  {name}: {{path: {}, {settings}}}\n", path.display()));
     }
     let library = onnxruntime().display().to_string();
-    Job::new(&guest("computes")).yaml(&yaml).env("SANDMILL_ONNXRUNTIME", &library)
+    TestJob::new(&guest("computes")).yaml(&yaml).env("SANDMILL_ONNXRUNTIME", &library)
 }
 
 /// The models in a folder of `tests/models`, sorted, as names for [`computing`].

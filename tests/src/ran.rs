@@ -1,6 +1,6 @@
 //! The results of a command that has ended.
 
-use crate::{Job, redact};
+use crate::{TestJob, redact};
 use std::fmt::{self, Write as _};
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A command that ended: its exit code, what it printed, and its folder.
 #[derive(Debug)]
 pub struct Ran {
-    pub(crate) job: Job,
+    pub(crate) job: TestJob,
     pub(crate) command: String,
     /// The leader's process id.
     pub(crate) leader: u32,
@@ -148,7 +148,7 @@ impl Ran {
     }
 
     /// The job's folder, to run another command in it.
-    pub fn into_job(self) -> Job {
+    pub fn into_job(self) -> TestJob {
         self.job
     }
 

@@ -1,6 +1,6 @@
 //! Servers for tests of stores: moto (S3), Azurite (Azure), and the servers of `tests/servers`.
 
-use crate::{Job, python, root};
+use crate::{TestJob, python, root};
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// Sets the environment variables with which a job uses this server as its S3 store.
-    pub fn opened_for(&self, job: Job) -> Job {
+    pub fn opened_for(&self, job: TestJob) -> TestJob {
         job.env("AWS_ENDPOINT_URL", &self.url())
             .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
             .env("AWS_SECRET_ACCESS_KEY", "hushhush-key")

@@ -8,7 +8,7 @@ pub type Token = (usize, String);
 
 /// A path that the code of a file names, from the root of its crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Import {
+pub struct SourceImport {
     /// The line on which the path ends.
     pub line: usize,
     /// The segments of the path. The last segment may be `*`.
@@ -52,7 +52,7 @@ pub fn module_of(inside: &Path) -> Vec<String> {
 
 /// The paths of this crate that a module's code names: all paths that begin with `crate::`, `super::` or
 /// `self::`.
-pub fn imports(tokens: &[Token], module: &[String]) -> Vec<Import> {
+pub fn imports(tokens: &[Token], module: &[String]) -> Vec<SourceImport> {
     let mut imports = Vec::new();
     let mut braces = 0_usize;
     // The name of each module, with the number of its opening brace.
@@ -91,7 +91,7 @@ pub fn imports(tokens: &[Token], module: &[String]) -> Vec<Import> {
 
 /// The paths of a module's `use` declarations. A path without `crate::`, `self::` or `super::` counts as
 /// relative to the module.
-pub fn uses(tokens: &[Token], module: &[String]) -> Vec<Import> {
+pub fn uses(tokens: &[Token], module: &[String]) -> Vec<SourceImport> {
     let mut uses = Vec::new();
     for index in (0..tokens.len()).filter(|index| text(tokens, *index) == "use") {
         let (base, after) = base(tokens, index + 1, module.to_vec())
@@ -130,7 +130,7 @@ fn read_path(
     tokens: &[Token],
     mut index: usize,
     base: &[String],
-    found: &mut Vec<Import>,
+    found: &mut Vec<SourceImport>,
 ) -> usize {
     let mut path = base.to_vec();
     loop {
@@ -164,7 +164,7 @@ fn read_path(
         text(tokens, index + 1).clone_into(&mut name);
         index += 2;
     }
-    found.push(Import { line, path, name });
+    found.push(SourceImport { line, path, name });
     index
 }
 

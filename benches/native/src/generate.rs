@@ -28,7 +28,7 @@ const WORDS: [&str; 16] = [
 
 /// Writes text files of 1 to 4 KB.
 pub(crate) fn files(folder: &Path, count: usize) -> io::Result<()> {
-    let mut random = Random(0x5eed_0001);
+    let mut random = XorShift(0x5eed_0001);
     for number in 0..count {
         let inner = folder.join(format!("d{:02}", number / FILES_PER_FOLDER));
         if number % FILES_PER_FOLDER == 0 {
@@ -49,7 +49,7 @@ pub(crate) fn files(folder: &Path, count: usize) -> io::Result<()> {
 /// Writes a CSV file with an id and ten floats in each row. The floats are between -2 and 2 with six decimal
 /// places.
 pub(crate) fn table(path: &Path, rows: usize) -> io::Result<()> {
-    let mut random = Random(0x5eed_0002);
+    let mut random = XorShift(0x5eed_0002);
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     file.write_all(b"id,f0,f1,f2,f3,f4,f5,f6,f7,f8,f9\n")?;
     let mut line = Vec::new();
@@ -79,9 +79,9 @@ pub(crate) fn table(path: &Path, rows: usize) -> io::Result<()> {
 }
 
 /// The random number generator xorshift64*.
-struct Random(u64);
+struct XorShift(u64);
 
-impl Random {
+impl XorShift {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;

@@ -1,12 +1,12 @@
 //! The command line: commands, settings and exit codes.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, python_guest, root};
+use sandmill_tests::{Ran, TestJob, guest, python_guest, root};
 use std::process::Command;
 
 /// A job of two files.
-fn two_files() -> Job {
-    Job::new(&guest("counts_runs"))
+fn two_files() -> TestJob {
+    TestJob::new(&guest("counts_runs"))
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
         .file("in/a.txt", "1")
         .file("in/b.txt", "22")
@@ -15,10 +15,10 @@ fn two_files() -> Job {
 /// Rule W11 in docs/parallel-run-step.md.
 #[test]
 fn version_and_help() {
-    let version = Job::empty().command(&["--version"]);
+    let version = TestJob::empty().command(&["--version"]);
     version.exits_with(0);
     assert_snapshot!(version.stdout, @"sandmill 0.1.0");
-    let help = Job::empty().command(&["--help"]);
+    let help = TestJob::empty().command(&["--help"]);
     help.exits_with(0);
     assert_snapshot!(help.stdout, @"
     Runs untrusted WebAssembly entry scripts over large inputs, in parallel
@@ -79,7 +79,7 @@ fn version_and_help() {
        42  the job failed; the component did not pass the check, or has refused imports
       130  the job was cancelled; what was committed is kept
     ");
-    let help = Job::empty().command(&["run", "--help"]);
+    let help = TestJob::empty().command(&["run", "--help"]);
     assert_snapshot!(help.stdout, @"
     Runs a job. If it was interrupted, it is resumed
 
@@ -152,7 +152,7 @@ fn version_and_help() {
 fn the_cache_is_shown_and_cleared() {
     let entry = format!("cache/{}-{}", "a".repeat(64), "b".repeat(32));
     let slot = format!("objects/2-{}-0", "c".repeat(24));
-    let job = Job::empty()
+    let job = TestJob::empty()
         .datastores("1 MB", "")
         .file(&entry, [0; 2048])
         .file("cache/notes.txt", "mine")
@@ -179,18 +179,18 @@ fn the_cache_is_shown_and_cleared() {
 
 #[test]
 fn version_completions_and_man_pages() {
-    let version = Job::empty().command(&["version"]);
+    let version = TestJob::empty().command(&["version"]);
     version.exits_with(0);
     assert!(
         version.stdout.starts_with("sandmill 0.1.0 (built for development)\nfeatures: "),
         "{version}"
     );
-    let json = Job::empty().command(&["version", "--json"]);
+    let json = TestJob::empty().command(&["version", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!((&json["version"], &json["sandmill"]), (&1.into(), &"0.1.0".into()));
-    let bash = Job::empty().command(&["completions", "bash"]);
+    let bash = TestJob::empty().command(&["completions", "bash"]);
     assert!(bash.stdout.contains("--process-count"), "{bash}");
-    let man = Job::empty().command(&["man", "pages"]);
+    let man = TestJob::empty().command(&["man", "pages"]);
     man.exits_with(0).says("man -l pages/sandmill.1");
     assert!(man.text("pages/sandmill-run.1").contains("sandmill run job.yaml"), "{man}");
 }
@@ -286,7 +286,7 @@ fn the_job_directory_has_the_jobs_name() {
 
 #[test]
 fn paths_are_relative_to_the_job_file() {
-    let job = Job::empty().file("sub/in/a.txt", "").file(
+    let job = TestJob::empty().file("sub/in/a.txt", "").file(
         "sub/job.yaml",
         format!("name: sub\nentry_script: {}\ninputs: {{t: in}}\n", guest("run_only").display()),
     );
@@ -297,7 +297,7 @@ fn paths_are_relative_to_the_job_file() {
 
 #[test]
 fn all_errors_of_a_job_file_are_reported_at_once() {
-    let job = Job::empty().file("w/x", "").file(
+    let job = TestJob::empty().file("w/x", "").file(
         "job.yaml",
         "name: Bad Name
 entry_scrpt: x.wasm
@@ -339,7 +339,7 @@ limits: {memory: 1, feul: 3}
 /// Rules C3, C4, C5, C28.
 #[test]
 fn a_file_that_the_azure_sdk_saved_runs() {
-    let job = Job::empty().file("in/a.txt", "1").file("in/b.txt", "").file(
+    let job = TestJob::empty().file("in/a.txt", "1").file("in/b.txt", "").file(
         "job.yaml",
         format!(
             "parallel_run_config:
@@ -401,7 +401,7 @@ fn missing_keys_of_a_saved_file_get_azures_defaults() {
     let script = guest("echo_files").display().to_string();
     let yaml =
         format!("parallel_run_config:\n  entry_script: {script}\n  process_count_per_node: 1\n");
-    let job = Job::empty().file("in/a.txt", "1").file("job.yaml", yaml);
+    let job = TestJob::empty().file("in/a.txt", "1").file("job.yaml", yaml);
     let plan = job.command(&["plan", "job.yaml", "--set", "inputs.texts.path=in"]);
     plan.exits_with(0);
     assert_snapshot!(plan.redacted(), @"
@@ -429,7 +429,7 @@ fn missing_keys_of_a_saved_file_get_azures_defaults() {
 }
 
 /// A pipeline file of version 2, with two parallel jobs and a command job.
-fn pipeline() -> Job {
+fn pipeline() -> TestJob {
     let script = guest("echo_files").display().to_string();
     let score = format!(
         "{{type: parallel, inputs: {{d: \"${{{{parent.inputs.d}}}}\"}}, outputs: {{o: {{type: uri_file}}}}, \
@@ -437,7 +437,7 @@ fn pipeline() -> Job {
          retry_settings: {{max_retries: 1}}, task: {{entry_script: {script}, \
          append_row_to: \"${{{{outputs.o}}}}\"}}}}"
     );
-    Job::empty().file("in/a.txt", "1").file(
+    TestJob::empty().file("in/a.txt", "1").file(
         "job.yaml",
         format!(
             "type: pipeline\ninputs: {{d: {{type: uri_folder, path: in}}}}\njobs:\n  \
@@ -469,7 +469,7 @@ fn a_job_of_a_pipeline_is_picked_by_name() {
 #[test]
 fn check_lists_what_a_component_needs() {
     let good = guest("run_only").display().to_string();
-    let ran = Job::empty().command(&["check", &good]);
+    let ran = TestJob::empty().command(&["check", &good]);
     ran.exits_with(0);
     let text = ran.redacted_stdout();
     let text = text.split_once(" bytes\n").expect("the size").1;
@@ -498,7 +498,7 @@ fn check_lists_what_a_component_needs() {
     ");
 
     let bad = guest("not_entry").display().to_string();
-    let ran = Job::empty().command(&["check", &bad]);
+    let ran = TestJob::empty().command(&["check", &bad]);
     ran.exits_with(42);
     let text = ran.redacted_stdout();
     let is_shown = |line: &&str| !line.starts_with("  ") || line.contains("greet");
@@ -512,7 +512,7 @@ fn check_lists_what_a_component_needs() {
     ");
 
     let python = python_guest().display().to_string();
-    let ran = Job::empty().command(&["check", &python]);
+    let ran = TestJob::empty().command(&["check", &python]);
     ran.exits_with(0);
     assert!(ran.stdout.contains("Functions: run, init, shutdown\n"), "{ran}");
 }
@@ -520,7 +520,7 @@ fn check_lists_what_a_component_needs() {
 #[test]
 fn check_runs_on_given_files() {
     let good = guest("echo_files").display().to_string();
-    let job = Job::empty().file("a.txt", "12345").file("sub/b.txt", "");
+    let job = TestJob::empty().file("a.txt", "12345").file("sub/b.txt", "");
     let ran = job.command(&["check", &good, "--run", "a.txt", "sub/b.txt"]);
     ran.exits_with(0);
     let from_functions =
@@ -548,7 +548,7 @@ fn check_runs_on_given_files() {
 #[test]
 fn a_new_entry_script_builds_runs_and_passes_its_tests() {
     // The dependencies were downloaded with the test guests.
-    let created = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
+    let created = TestJob::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
     created.exits_with(0);
     assert_snapshot!(created.redacted(), @r"
     made my-script/, an entry script with a job and a little data. Next:

@@ -1,10 +1,10 @@
 //! `examples/embed`: a separate program that runs jobs through the library.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Running, binary, texts};
+use sandmill_tests::{Running, TestJob, binary, texts};
 
 /// Starts `embed` on the job, with these options.
-fn start(job: Job, options: &[&str]) -> Running {
+fn start(job: TestJob, options: &[&str]) -> Running {
     let arguments = [&["job.yaml", "job"], options].concat();
     job.spawn_program(&binary("embed"), &arguments)
 }

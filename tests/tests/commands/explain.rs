@@ -4,12 +4,12 @@
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fs;
 
 /// A job of five mini-batches with one file each.
-fn job(name: &str, settings: &str) -> Job {
-    let mut job = Job::new(&guest(name)).yaml(
+fn job(name: &str, settings: &str) -> TestJob {
+    let mut job = TestJob::new(&guest(name)).yaml(
         "inputs: { texts: input }\n\
          mini_batch_size: 1\n\
          process_count_per_node: 1\n\
@@ -320,7 +320,7 @@ fn a_slow_mini_batch() {
 fn status_while_a_job_runs_and_after() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nrun_invocation_timeout: 1.5\n\
                     run_max_try: 1\nerror_threshold: -1";
-    let mut job = Job::new(&guest("hostile_files"))
+    let mut job = TestJob::new(&guest("hostile_files"))
         .yaml("inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .yaml(settings);
     for number in 0..5 {

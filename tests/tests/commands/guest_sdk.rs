@@ -9,13 +9,13 @@ use arrow::array::{
 use arrow::datatypes::Int32Type;
 use arrow::ipc::writer::FileWriter;
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, onnx_model, root, texts};
+use sandmill_tests::{Ran, TestJob, guest, onnx_model, root, texts};
 use std::fs;
 use std::sync::Arc;
 
 /// A job over three files in two folders.
-fn over_files(entry_script: &str) -> Job {
-    Job::new(&guest(entry_script))
+fn over_files(entry_script: &str) -> TestJob {
+    TestJob::new(&guest(entry_script))
         .yaml("inputs: { files: input }\nprocess_count_per_node: 1")
         .file("input/a.txt", "")
         .file("input/b.txt", "xx")
@@ -82,7 +82,7 @@ fn a_component_sees_arguments_variables_and_error_kinds() {
 #[test]
 fn tables_have_the_types_that_the_contract_names() {
     let columns = "i,f,s,b,d,t\n1,0.5,x,true,2026-11-21,2026-11-21T10:00:00\n";
-    let ran = Job::new(&guest("echo_table"))
+    let ran = TestJob::new(&guest("echo_table"))
         .yaml("inputs: { rows: { path: rows.csv, format: csv } }\narguments: [--types]")
         .file("rows.csv", columns)
         .run(&[]);
@@ -121,7 +121,7 @@ fn the_native_test_host_gives_the_jobs_messages() {
 #[test]
 fn a_new_entry_script_runs() {
     // The dependencies were downloaded for the other guests.
-    let ran = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "first"]);
+    let ran = TestJob::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "first"]);
     ran.exits_with(0);
     let ran = ran.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
     ran.exits_with(0);
@@ -158,7 +158,7 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
         (&[python, "--table", "--model"], with_column(["3.200000047683716", "4.0", "3.0"])),
     ];
     for (options, expected) in cases {
-        let created = Job::empty()
+        let created = TestJob::empty()
             .env("CARGO_NET_OFFLINE", "true")
             .command(&[&["new", "first"], options].concat());
         created.exits_with(0);
@@ -182,7 +182,7 @@ fn output_without_a_line_end_is_kept() {
 fn an_entry_script_in_cpp_runs() {
     let source = fs::read_to_string(root().join("tests/guests/cpp/words.cpp")).unwrap();
     let job = "name: test\nentry_script: words\ninputs: {texts: in}\nprocess_count_per_node: 1";
-    let job = Job::with_compilers().file("words/words.cpp", source).yaml(job);
+    let job = TestJob::with_compilers().file("words/words.cpp", source).yaml(job);
     let job = job.file("in/a.txt", "one two two").file("in/b.txt", "");
     let ran = job.run(&[]);
     ran.exits_with(0);
@@ -195,8 +195,8 @@ fn a_new_entry_script_in_c_runs() {
     let cases: [(&[&str], &[&str]); 2] =
         [(&[], &["hello.txt: 2", "second.txt: 11"]), (&["--table"], &people)];
     for (options, expected) in cases {
-        let created =
-            Job::with_compilers().command(&[&["new", "first", "--language=c"], options].concat());
+        let created = TestJob::with_compilers()
+            .command(&[&["new", "first", "--language=c"], options].concat());
         created.exits_with(0);
         let ran = created.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
         ran.exits_with(0);
@@ -252,7 +252,7 @@ const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *res
         ("score.py", python, "python: {runtime: light}\n"),
     ] {
         let file = if script == "c" { "c/score.c" } else { script };
-        let job = Job::with_compilers().file("numbers.arrow", numbers()).file(file, text).yaml(&format!(
+        let job = TestJob::with_compilers().file("numbers.arrow", numbers()).file(file, text).yaml(&format!(
             "name: test\nentry_script: {script}\n{runtime}inputs: {{t: {{path: numbers.arrow, format: arrow}}}}\nordered: true"
         ));
         let ran = job.run(&[]);
@@ -263,7 +263,7 @@ const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *res
 
 #[test]
 fn c_compile_errors_are_reported_with_their_lines() {
-    let ran = Job::with_compilers()
+    let ran = TestJob::with_compilers()
         .file("score.c", "int f(void) { return missing; }\n")
         .command(&["build", "."]);
     ran.exits_with(2).says("do not compile with ");
@@ -272,7 +272,7 @@ fn c_compile_errors_are_reported_with_their_lines() {
 
 #[test]
 fn new_refuses_a_folder_without_the_sdk() {
-    let ran = Job::empty().command(&["new", "first", "--sdk", "elsewhere"]);
+    let ran = TestJob::empty().command(&["new", "first", "--sdk", "elsewhere"]);
     ran.exits_with(2);
     assert!(!ran.has("first"));
     assert_snapshot!(ran.redacted(), @"error: --sdk elsewhere: it is not the folder of the sandmill-guest crate, which is called guest-sdk in Sandmill's repository");
@@ -282,7 +282,7 @@ fn new_refuses_a_folder_without_the_sdk() {
 fn a_crate_that_exports_nothing_is_refused() {
     let manifest = "[package]\nname = \"silent\"\nedition = \"2024\"\n[lib]\ncrate-type = \
                     [\"cdylib\"]\n[workspace]\n";
-    let ran = Job::empty()
+    let ran = TestJob::empty()
         .file("Cargo.toml", manifest)
         .file("src/lib.rs", "pub fn nothing() {}")
         .command(&["build", "."]);

@@ -1,11 +1,11 @@
 //! The job directory: which job it belongs to, what a second run changes in it, and what its reports say.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Running, texts};
+use sandmill_tests::{Ran, Running, TestJob, texts};
 use std::fs;
 
 /// A job whose second mini-batch never ends in its first attempt.
-fn hanging_job() -> Job {
+fn hanging_job() -> TestJob {
     texts("hostile_files").yaml("arguments: [--do, sleep, --on-batch, 1, --on-attempt, 1]")
 }
 
@@ -119,7 +119,7 @@ fn a_running_job_cannot_be_run_again() {
         &["run", &yaml, "--job-dir", &job_dir],
         &["resume", &job_dir],
     ] {
-        let ran = Job::empty().command(command);
+        let ran = TestJob::empty().command(command);
         ran.exits_with(2).says("is running in").says("wait for it to end");
     }
 }

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Running, sandmill, texts};
+use sandmill_tests::{Running, TestJob, sandmill, texts};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// A job whose entry script never returns.
-fn sleeping_job() -> Job {
+fn sleeping_job() -> TestJob {
     texts("hostile_files")
         .yaml("arguments: [--do, sleep]\nrun_invocation_timeout: 120\ntenant: ada")
 }
@@ -149,7 +149,7 @@ fn a_stale_socket_does_no_harm() {
     assert_eq!(ran.text("jobs/test/output/parallel_run_step.txt").lines().count(), 3);
 }
 
-fn executable(job: &Job, path: &str) {
+fn executable(job: &TestJob, path: &str) {
     fs::set_permissions(job.path(path), fs::Permissions::from_mode(0o755)).unwrap();
 }
 

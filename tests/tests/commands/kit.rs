@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, guest, root};
+use sandmill_tests::{TestJob, guest, root};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::path::Path;
 /// The results of `check --kit`: for each check, its name, its result and its message.
 fn kit_results(script: &Path, code: i32) -> Vec<(String, String, String)> {
     let ran =
-        Job::with_compilers().command(&["check", "--kit", script.to_str().unwrap(), "--json"]);
+        TestJob::with_compilers().command(&["check", "--kit", script.to_str().unwrap(), "--json"]);
     ran.exits_with(code);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -92,7 +92,7 @@ fn faults_are_found() {
         assert!(script.contains(right), "the script has no place for the fault of {check}");
         script = script.replacen(right, wrong, 1);
     }
-    let job = Job::empty().file("kit.py", script);
+    let job = TestJob::empty().file("kit.py", script);
     let found = kit_results(&job.path("kit.py"), 42);
     let mut failed: Vec<&str> = found
         .iter()

@@ -4,13 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fs;
 use std::path::Path;
 
 /// A job of three mini-batches with a file each. Every attempt at the second mini-batch fails.
-fn job() -> Job {
-    Job::new(&guest("hostile_files"))
+fn job() -> TestJob {
+    TestJob::new(&guest("hostile_files"))
         .file("in/a.txt", "1\n")
         .file("in/b.txt", "1\n2\n")
         .file("in/c.txt", "1\n2\n3\n")

@@ -2,12 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use serde_json::Value;
 
 /// A job of two files.
-fn job() -> Job {
-    Job::new(&guest("echo_files"))
+fn job() -> TestJob {
+    TestJob::new(&guest("echo_files"))
         .yaml(
             "inputs: { texts: in }\nmini_batch_size: 1\nprocess_count_per_node: 1\nrun_max_try: 1",
         )
@@ -16,7 +16,7 @@ fn job() -> Job {
 }
 
 /// A job whose attempts fail, because their rows are too long.
-fn failing() -> Job {
+fn failing() -> TestJob {
     job().yaml("limits: { row: 1 }")
 }
 
@@ -108,7 +108,7 @@ fn an_unknown_level_is_refused() {
 #[test]
 fn a_file_name_cannot_forge_log_lines() {
     let forged = "a\n2026-11-25T19:00:00Z ERROR job{job=x}: the job has ended";
-    let ran = Job::new(&guest("echo_files"))
+    let ran = TestJob::new(&guest("echo_files"))
         .yaml("inputs: { texts: in }\nerror_threshold: -1")
         .file("in/b.txt", "b");
     std::os::unix::fs::symlink("/etc/passwd", ran.path("in").join(forged)).unwrap();
@@ -125,8 +125,9 @@ fn a_file_name_cannot_forge_log_lines() {
 fn the_log_has_no_terminal_escapes() {
     let settings = "inputs: { texts: \"in\\e[2J\" }\nmini_batch_size: 1";
     for format in ["text", "json"] {
-        let ran =
-            Job::new(&guest("echo_files")).yaml(settings).file("in\u{1b}[2J/\u{202e}a.txt", "a");
+        let ran = TestJob::new(&guest("echo_files"))
+            .yaml(settings)
+            .file("in\u{1b}[2J/\u{202e}a.txt", "a");
         let ran = ran.yaml("limits: { row: 1 }").run(&["-vvv", "--log-format", format]);
         assert!(ran.stderr.lines().all(|line| !line.contains(['\u{1b}', '\u{202e}'])), "{ran}");
         assert!(format == "text" || json_lines(&ran).len() > 3, "{ran}");

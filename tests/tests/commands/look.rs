@@ -4,11 +4,11 @@
 #![cfg(target_os = "linux")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, sandmill};
+use sandmill_tests::{Ran, TestJob, guest, sandmill};
 use std::path::Path;
 
 /// Runs `sandmill` on a terminal with this number of columns, with `script` of util-linux.
-fn on_terminal(job: Job, columns: usize, arguments: &str) -> Ran {
+fn on_terminal(job: TestJob, columns: usize, arguments: &str) -> Ran {
     let program = sandmill().display().to_string();
     let shell_command = format!("stty cols {columns} rows 24; exec {program} {arguments}");
     let job = job.env("TERM", "xterm");
@@ -27,12 +27,14 @@ fn screen(ran: &Ran) -> String {
 }
 
 /// A table with a column that has numbers in all rows but the last.
-fn table() -> Job {
+fn table() -> TestJob {
     let rows: String = (0..2000).map(|id| format!("{id},{id}.5\n")).collect();
-    Job::new(&guest("echo_table")).file("in.csv", format!("identifier,x\n{rows}2000,oops\n")).yaml(
-        "inputs: { people: { path: in.csv, format: csv } }\n\
+    TestJob::new(&guest("echo_table"))
+        .file("in.csv", format!("identifier,x\n{rows}2000,oops\n"))
+        .yaml(
+            "inputs: { people: { path: in.csv, format: csv } }\n\
              mini_batch_size: 100KB\nprocess_count_per_node: 1",
-    )
+        )
 }
 
 #[test]
@@ -69,7 +71,7 @@ fn a_completed_job_at_80_and_120_columns() {
 #[test]
 fn a_failed_job_and_a_wrong_job_file() {
     let failing = || {
-        Job::new(&guest("echo_files"))
+        TestJob::new(&guest("echo_files"))
             .yaml(
                 "inputs: { texts: in }\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
                  run_max_try: 1\nlimits: { row: 1 }",
@@ -148,7 +150,7 @@ fn a_plan_begins_with_its_summary() {
 /// Runs the command that the advice of a failed job gives, with a number instead of N.
 #[test]
 fn advice_works_when_it_is_typed() {
-    let job = Job::new(&guest("outcomes"))
+    let job = TestJob::new(&guest("outcomes"))
         .yaml("inputs: { texts: in }\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("in/bad.txt", "")
         .file("in/good.txt", "x")

@@ -5,7 +5,7 @@ use arrow::datatypes::Int64Type;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Running, guest, sandmill};
+use sandmill_tests::{Ran, Running, TestJob, guest, sandmill};
 use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn stream() -> Vec<u8> {
 
 /// Runs `sandmill map` with this script in a shell. `rest` has the options and the redirections of the
 /// command. The input is in `in.arrows`.
-fn spawn(job: Job, input: &[u8], script: &str, rest: &str) -> Running {
+fn spawn(job: TestJob, input: &[u8], script: &str, rest: &str) -> Running {
     let program = sandmill().display();
     let command = format!("exec {program} map {script} {rest}");
     job.file("in.arrows", input).spawn_program(Path::new("sh"), &["-c", &command])
@@ -38,7 +38,7 @@ fn spawn(job: Job, input: &[u8], script: &str, rest: &str) -> Running {
 /// Maps the input with a guest and more options.
 fn mapped(input: &[u8], name: &str, options: &str) -> Ran {
     let script = guest(name).display().to_string();
-    spawn(Job::empty(), input, &script, &format!("{options} < in.arrows > out.arrows")).wait()
+    spawn(TestJob::empty(), input, &script, &format!("{options} < in.arrows > out.arrows")).wait()
 }
 
 /// The record batches of the output stream.
@@ -168,14 +168,15 @@ fn init_and_shutdown_have_the_timeout_of_a_call() {
 #[test]
 fn unusable_inputs_and_outputs_are_reported() {
     let script = guest("echo_table").display().to_string();
-    let ran = spawn(Job::empty(), b"", &script, "< /dev/null | cat").wait();
+    let ran = spawn(TestJob::empty(), b"", &script, "< /dev/null | cat").wait();
     ran.says("standard input is empty");
-    let ran = spawn(Job::empty(), b"", &script, "< . > out.arrows").wait();
+    let ran = spawn(TestJob::empty(), b"", &script, "< . > out.arrows").wait();
     ran.exits_with(42).says("standard input cannot be read: Is a directory");
-    let ran = spawn(Job::empty(), &stream(), &script, "< in.arrows > /dev/full").wait();
+    let ran = spawn(TestJob::empty(), &stream(), &script, "< in.arrows > /dev/full").wait();
     ran.exits_with(42).says("cannot be written to standard output: No space left");
     let line = format!("{} map {script} 2>&1", sandmill().display());
-    let ran = Job::empty().spawn_program(Path::new("script"), &["-qec", &line, "/dev/null"]).wait();
+    let ran =
+        TestJob::empty().spawn_program(Path::new("script"), &["-qec", &line, "/dev/null"]).wait();
     ran.exits_with(2);
     assert!(ran.stdout.contains("standard input is a terminal"), "{}", ran.stdout);
 }
@@ -189,7 +190,7 @@ fn a_closed_output_is_reported() {
     let line = "< in.arrows 2> messages | head -c 100 > /dev/null; sleep 0.1; cat messages >&2";
     let program = sandmill().display().to_string();
     let line = format!("{program} map {script} {line}");
-    let job = Job::empty().file("in.arrows", writer.into_inner().unwrap());
+    let job = TestJob::empty().file("in.arrows", writer.into_inner().unwrap());
     let ran = job.spawn_program(Path::new("sh"), &["-c", &line]).wait();
     ran.says("standard output was closed before all results were written");
 }
@@ -198,7 +199,7 @@ fn a_closed_output_is_reported() {
 fn ctrl_c_ends_the_map() {
     let script = guest("echo_table").display().to_string();
     let line = "< wait > out.arrows";
-    let job = Job::empty();
+    let job = TestJob::empty();
     rustix::fs::mkfifoat(rustix::fs::CWD, job.path("wait"), rustix::fs::Mode::RWXU).unwrap();
     // While the fifo is open for writing, the map waits for the rest of its input.
     let fifo = File::options().read(true).write(true).open(job.path("wait")).unwrap();
@@ -218,7 +219,7 @@ fn a_script_in_python_maps() {
     let script =
         "def run(table):\n    return table.with_columns(twice=[2 * id for id in table['id']])\n";
     let line = "--runtime light < in.arrows > out.arrows";
-    let ran = spawn(Job::empty().file("score.py", script), &stream(), "score.py", line).wait();
+    let ran = spawn(TestJob::empty().file("score.py", script), &stream(), "score.py", line).wait();
     ran.exits_with(0);
     let twice = output(&ran)
         .iter()
@@ -226,7 +227,7 @@ fn a_script_in_python_maps() {
         .collect::<Vec<_>>();
     assert_eq!(twice, [[0, 2, 4].to_vec(), [6, 8].to_vec()]);
     let failing = "def run(table):\n    raise ValueError(f'no {len(table)}')\n";
-    let ran = spawn(Job::empty().file("score.py", failing), &stream(), "score.py", line).wait();
+    let ran = spawn(TestJob::empty().file("score.py", failing), &stream(), "score.py", line).wait();
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @r#"
     error: mini-batch 0 (rows 1 to 3 of the input): ValueError: no 3 (score.py, line 2, in run)

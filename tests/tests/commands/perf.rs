@@ -2,14 +2,14 @@
 
 #![cfg(target_os = "linux")]
 
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use serde_json::Value;
 use std::fs;
 
 /// A job for one worker with three files, one in each mini-batch. The guest never returns from the first
 /// attempt at mini-batch 1, which has six seconds.
-fn stuck_job() -> Job {
-    let mut job = Job::new(&guest("hostile_files")).yaml(
+fn stuck_job() -> TestJob {
+    let mut job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
          arguments: [--do, loop, --on-batch, '1', --on-attempt, '1']\n\
          mini_batch_size: 1\n\
@@ -144,7 +144,7 @@ fn a_worker_that_holds_too_much_memory_is_killed() {
     // record is so large that the leader's watcher notices the worker's memory in time, even on a fast
     // machine.
     let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(448 << 20));
-    let ran = Job::new(&guest("echo_table"))
+    let ran = TestJob::new(&guest("echo_table"))
         .yaml(
             "inputs: { rows: { path: input, format: csv } }\n\
              limits: { memory: 16MB, results: 1MB, read: 1MB }\n\

@@ -4,12 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::path::Path;
 
 /// A job with a policy file that permits it.
-fn job() -> Job {
-    let job = Job::new(&guest("echo_files"))
+fn job() -> TestJob {
+    let job = TestJob::new(&guest("echo_files"))
         .yaml("inputs: { files: input }\nprocess_count_per_node: 1")
         .file("input/a.txt", "a")
         .file("weights/w.bin", "w");
@@ -62,7 +62,7 @@ fn etc_is_refused_as_a_side_input() {
 }
 
 /// Runs a command with the same job file in a new folder, because each command consumes its `Job`.
-fn rerun(job: &Job, command: &[&str]) -> Ran {
+fn rerun(job: &TestJob, command: &[&str]) -> Ran {
     let text = std::fs::read_to_string(job.path("job.yaml")).unwrap();
     self::job().file("job.yaml", text).command(command)
 }
@@ -149,7 +149,7 @@ fn other_commands_obey_the_policy() {
 fn a_link_that_replaces_a_folder_is_never_followed() {
     const JOBS: usize = 12;
     let swapped = [("in/d", "in/link"), ("out/o", "out/link"), ("out/p", "out/other")];
-    let mut job = Job::new(&guest("echo_files"))
+    let mut job = TestJob::new(&guest("echo_files"))
         .yaml("inputs: { files: in/d }\nprocess_count_per_node: 1\nrun_max_try: 1")
         .yaml("parent: out/p/new\ncopy_logs_to_parent: true\npush_metrics_to_parent: true")
         .file("in/d/a.txt", "a")
@@ -221,7 +221,7 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
 /// `sandmill doctor` shows an operator what jobs would lack on this machine, and what to do.
 #[test]
 fn the_doctor_checks_what_jobs_need() {
-    let job = Job::empty();
+    let job = TestJob::empty();
     let places = job.path("places").display().to_string();
     let doctor = job
         .file("taken", "")

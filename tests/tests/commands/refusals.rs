@@ -3,18 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, guest};
+use sandmill_tests::{TestJob, guest};
 use std::fs;
 
-fn job() -> Job {
-    Job::new(&guest("echo_files"))
+fn job() -> TestJob {
+    TestJob::new(&guest("echo_files"))
         .yaml("inputs: { files: input }\nprocess_count_per_node: 1")
         .file("input/a.txt", "a")
 }
 
 /// The job with a `partition_format` that its files do not match, so that it cannot be planned and does not
 /// begin.
-fn misplaced(job: Job) -> Job {
+fn misplaced(job: TestJob) -> TestJob {
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
     let mismatched = text.replace(
         "{ files: input }",
@@ -74,7 +74,7 @@ fn check_prints_the_digest_that_a_job_file_pins() {
 
 #[test]
 fn a_panic_is_reported_with_its_call_stack() {
-    let ran = Job::new(&guest("hostile_files"))
+    let ran = TestJob::new(&guest("hostile_files"))
         .yaml("inputs: { files: input }\nprocess_count_per_node: 1\nrun_max_try: 1")
         .yaml("arguments: [--do, panic]")
         .file("input/a.txt", "a")

@@ -3,15 +3,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
 const REGISTRY_FILE: &str = "registry/registry.db";
 
 /// A folder with data in two subfolders, and a model.
-fn folder() -> Job {
-    Job::new(&guest("reads_outside"))
+fn folder() -> TestJob {
+    TestJob::new(&guest("reads_outside"))
         .yaml("process_count_per_node: 1\nmini_batch_size: 1")
         .file("one/a.txt", "1")
         .file("two/b.txt", "22")
@@ -21,14 +21,14 @@ fn folder() -> Job {
 }
 
 /// Runs a command that registers data, and returns the job.
-fn register(job: Job, arguments: &[&str]) -> Job {
+fn register(job: TestJob, arguments: &[&str]) -> TestJob {
     let ran = job.command(arguments);
     ran.exits_with(0);
     ran.into_job()
 }
 
 /// Registers two versions of `images`, and the model `net`.
-fn registered() -> Job {
+fn registered() -> TestJob {
     let job = register(folder(), &["dataset", "register", "images", "one"]);
     let second = ["dataset", "register", "images", "two/*.txt", "one/a.txt", "--new-version"];
     let job = register(job, &[&second[..], &["--description", "with \u{1b}[2J two"]].concat());
@@ -214,7 +214,7 @@ fn an_address_of_a_store_is_not_registered() {
 }
 
 /// The same files in a new folder.
-fn rerun(ran: &Ran) -> Job {
+fn rerun(ran: &Ran) -> TestJob {
     let text = ran.text("policy.yaml");
     let job = folder();
     let text = text.replace(&ran.dir().display().to_string(), &job.dir().display().to_string());
@@ -264,7 +264,7 @@ fn an_interrupted_registration_leaves_nothing() {
 
 #[test]
 fn an_unusable_registry_is_reported() {
-    let show = |job: Job| job.command(&["dataset", "show", "images"]);
+    let show = |job: TestJob| job.command(&["dataset", "show", "images"]);
     let length = fs::metadata(registered().path(REGISTRY_FILE)).unwrap().len();
     assert!(length > 4096);
     let damaged = show(registered().file(REGISTRY_FILE, "no database".repeat(1000)));

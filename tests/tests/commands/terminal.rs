@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -42,11 +42,11 @@ fn assert_escaped(ran: &Ran) {
     assert!(output.contains(r"\u{202e}"), "{ran}");
 }
 
-fn job(yaml: &str) -> Job {
+fn job(yaml: &str) -> TestJob {
     let script = guest("echo_files");
     let head = format!("name: test\nentry_script: {}\n", script.display());
     let inputs = if yaml.contains("inputs:") { "" } else { "inputs: { a: in }\n" };
-    Job::empty().file("in/a.txt", "a").file("job.yaml", head + inputs + yaml)
+    TestJob::empty().file("in/a.txt", "a").file("job.yaml", head + inputs + yaml)
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn keys_names_and_paths_of_a_job_file_are_escaped() {
     ];
     for setting in settings {
         let job = match setting {
-            "entry_script: \"K\"" => Job::empty().file("in/a.txt", "a").file(
+            "entry_script: \"K\"" => TestJob::empty().file("in/a.txt", "a").file(
                 "job.yaml",
                 format!("name: t\ninputs: in\n{}\n", setting.replace('K', HIDDEN_IN_YAML)),
             ),
@@ -147,7 +147,7 @@ fn names_in_a_component_are_escaped() {
     let path = format!("{HIDDEN}.wasm");
     let component = fs::read(guest("echo_files")).unwrap();
     for command in [&["check", &path][..], &["inspect", &path], &["build", &path]] {
-        let ran = Job::empty().file(&path, &component).command(command);
+        let ran = TestJob::empty().file(&path, &component).command(command);
         assert_clean("stderr", &ran.stderr);
         // `build` prints paths for programs, which are not escaped.
         if command[0] != "build" {
@@ -155,7 +155,7 @@ fn names_in_a_component_are_escaped() {
             assert_clean("stdout", &ran.stdout);
         }
     }
-    let json = Job::empty().file(&path, &component).command(&["inspect", "--json", &path]);
+    let json = TestJob::empty().file(&path, &component).command(&["inspect", "--json", &path]);
     json.exits_with(0);
     assert_clean("stdout", &json.stdout);
     serde_json::from_str::<serde_json::Value>(&json.stdout).unwrap();
@@ -163,7 +163,7 @@ fn names_in_a_component_are_escaped() {
     let module = format!("(module (import \"{name}\" \"{name}\" (func)))");
     let module = sandmill_tests::wat_module(&module);
     for command in ["inspect", "check"] {
-        let ran = Job::empty().file("m.wasm", &module).command(&[command, "m.wasm"]);
+        let ran = TestJob::empty().file("m.wasm", &module).command(&[command, "m.wasm"]);
         assert_clean(command, &ran.stdout);
         assert_clean(command, &ran.stderr);
     }
@@ -174,7 +174,7 @@ fn names_in_a_component_are_escaped() {
 fn names_in_an_azure_pipeline_are_escaped() {
     let text = "type: pipeline\ninputs: { \"K\": { type: uri_folder, path: in } }\n\
                 jobs:\n  \"K\": { type: parallel, \"K\": 1 }\n  \"KK\": { type: parallel }\n";
-    let ran = Job::empty()
+    let ran = TestJob::empty()
         .file("job.yaml", text.replace('K', HIDDEN_IN_YAML))
         .command(&["plan", "job.yaml"]);
     ran.exits_with(2);
@@ -187,7 +187,7 @@ fn names_in_an_azure_pipeline_are_escaped() {
 fn reports_and_foreign_job_directories_are_escaped() {
     let table = format!("{HIDDEN},b\n1,2\n3\n");
     let settings = "inputs: { a: { path: in/, format: csv } }\nerror_threshold: -1\n";
-    let ran = Job::new(&guest("echo_table"))
+    let ran = TestJob::new(&guest("echo_table"))
         .yaml(settings)
         .file(&format!("in/{HIDDEN}.csv"), table)
         .run(&[]);

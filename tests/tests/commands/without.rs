@@ -1,31 +1,31 @@
 //! A build without features: jobs that need no feature run as usual, and others are refused with a message.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, root, sandmill_without};
+use sandmill_tests::{Ran, TestJob, guest, root, sandmill_without};
 use serde_json::{Value, json};
 
 /// Runs a command of the build without features, until it ends.
-fn run(job: Job, arguments: &[&str]) -> Ran {
+fn run(job: TestJob, arguments: &[&str]) -> Ran {
     job.spawn_program(&sandmill_without(), arguments).wait()
 }
 
 const RUN: [&str; 4] = ["run", "job.yaml", "--job-dir", "job"];
 
 /// The message about a job that needs a missing feature. The job must not have begun.
-fn refused(job: Job) -> String {
+fn refused(job: TestJob) -> String {
     let ran = run(job, &RUN);
     ran.exits_with(2);
     assert!(!ran.has("job"), "{ran}");
     ran.redacted()
 }
 
-fn texts() -> Job {
-    Job::new(&guest("echo_files")).yaml("inputs: {texts: in}").file("in/a.txt", "1")
+fn texts() -> TestJob {
+    TestJob::new(&guest("echo_files")).yaml("inputs: {texts: in}").file("in/a.txt", "1")
 }
 
 #[test]
 fn a_job_over_tables_runs() {
-    let job = Job::new(&guest("echo_table"))
+    let job = TestJob::new(&guest("echo_table"))
         .file("in.csv", "id,name\n1,one\n2,two\n3,three\n")
         .yaml("inputs: {rows: {path: in.csv, format: csv}}\npartition_keys: [id]\narguments: [--rows]");
     let ran = run(job, &RUN);
@@ -37,7 +37,7 @@ fn a_job_over_tables_runs() {
 
 #[test]
 fn stores_are_refused() {
-    let input = || Job::new(&guest("echo_files")).yaml("inputs: {texts: s3://bucket/texts}");
+    let input = || TestJob::new(&guest("echo_files")).yaml("inputs: {texts: s3://bucket/texts}");
     assert_snapshot!(refused(input()), @"error: inputs.texts.path is s3://bucket/texts, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
     let planned = run(input(), &["plan", "job.yaml"]);
     assert_eq!(planned.exits_with(2).redacted(), refused(input()));
@@ -52,18 +52,18 @@ fn models_are_refused() {
     let script = guest("computes").display().to_string();
     let model = format!("digits={model}");
     let arguments = ["check", &script, "--run", "a.txt", "--model", &model];
-    let checked = run(Job::empty().file("a.txt", ""), &arguments);
+    let checked = run(TestJob::empty().file("a.txt", ""), &arguments);
     checked.exits_with(42);
     assert!(checked.stdout.contains("REFUSED: it is for inference"), "{checked}");
     let script = guest("echo_files").display().to_string();
     let arguments = ["check", &script, "--run", "a.txt", "--model", &model];
-    let checked = run(Job::empty().file("a.txt", ""), &arguments);
+    let checked = run(TestJob::empty().file("a.txt", ""), &arguments);
     assert_snapshot!(checked.exits_with(2).redacted(), @"error: --model gives digits, and this sandmill was built without inference (feature `inference`): use a build with that feature");
 }
 
 #[test]
 fn a_component_that_computes_is_refused() {
-    let job = Job::new(&guest("computes")).yaml("inputs: {texts: in}").file("in/a.txt", "1");
+    let job = TestJob::new(&guest("computes")).yaml("inputs: {texts: in}").file("in/a.txt", "1");
     assert_snapshot!(refused(job), @"
     error: [REPO]/target/guests/wasm32-wasip2/release/examples/computes.wasm: the entry script imports interfaces that are not granted:
       wasi:nn/tensor@0.2.0-rc-2024-10-28: it is for inference, and this sandmill was built without inference (feature `inference`): use a build with that feature
@@ -83,7 +83,7 @@ fn gpus_are_refused_if_a_job_asks_for_them() {
 
 #[test]
 fn the_doctor_lists_missing_features() {
-    let doctor = run(Job::empty(), &["doctor"]);
+    let doctor = run(TestJob::empty(), &["doctor"]);
     let left_out = "\nbuilt without inference, cuda, stores\n";
     assert!(doctor.stdout.contains(left_out), "{doctor}");
     let models = "\nInference backends:\n  -         this sandmill was built without inference \
@@ -91,7 +91,7 @@ fn the_doctor_lists_missing_features() {
     assert!(doctor.stdout.contains(models), "{doctor}");
     let gpus = "\n            this sandmill was built without CUDA (feature `cuda`)\n";
     assert!(doctor.stdout.contains(gpus), "{doctor}");
-    let json = run(Job::empty(), &["doctor", "--json"]);
+    let json = run(TestJob::empty(), &["doctor", "--json"]);
     let found: Value = serde_json::from_str(&json.stdout).expect("it is JSON");
     assert_eq!((&found["features"], &found["backends"]), (&json!([]), &json!([])));
 }
@@ -103,7 +103,7 @@ fn processes_report_the_features_that_they_lack() {
         ("probe-backends", "built without inference (feature `inference`)"),
         ("gpu-prepare", "built without CUDA (feature `cuda`)"),
     ] {
-        let ran = run(Job::empty(), &[command]);
+        let ran = run(TestJob::empty(), &[command]);
         ran.exits_with(1).says(&format!("{command} stops: this sandmill was {reason}"));
     }
 }

@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, computing, example, guest, onnx_model, root, sandmill};
+use sandmill_tests::{Ran, TestJob, computing, example, guest, onnx_model, root, sandmill};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,9 +62,9 @@ fn the_inventory_equals_that_of_nvidia_smi() {
     assert_eq!(doctor(Some(&expected[0][1]))["gpus"][0]["uuid"], expected[0][1].as_str());
 }
 
-fn job(machine: &Path, script: &str) -> Job {
+fn job(machine: &Path, script: &str) -> TestJob {
     let folder = machine.join("machine");
-    Job::new(&guest(script))
+    TestJob::new(&guest(script))
         .env("SANDMILL_MACHINE_DIRECTORY", folder.to_str().unwrap())
         .yaml("inputs: {files: in}\nmini_batch_size: 1\nprocess_count_per_node: 1\ngpus: 1")
         .file("in/a.txt", "x")
@@ -141,7 +141,7 @@ fn digits(machine: &Path, settings: &str, workers: u32) -> Ran {
     let data = root().join("examples/digit-identification/data");
     let images = data.join("images");
     let model = data.join("models/digits.onnx");
-    Job::new(&example("digit-identification"))
+    TestJob::new(&example("digit-identification"))
         .env("SANDMILL_MACHINE_DIRECTORY", machine.join("machine").to_str().unwrap())
         .yaml(&format!("inputs: {{images: {}}}\nmini_batch_size: 20\ngpus: 1", images.display()))
         .yaml(&format!("process_count_per_node: {workers}\nrun_max_try: 1"))

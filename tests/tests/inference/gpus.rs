@@ -3,7 +3,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, Running, guest};
+use sandmill_tests::{Ran, Running, TestJob, guest};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,16 +24,16 @@ fn has_driver() -> bool {
 
 /// The folder in which the jobs of one test lease GPUs. Each test has its own folder, because tests run in
 /// parallel.
-struct Machine(tempfile::TempDir);
+struct MachineWithGpus(tempfile::TempDir);
 
-impl Machine {
+impl MachineWithGpus {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
 
-    fn job(&self, script: &str) -> Job {
+    fn job(&self, script: &str) -> TestJob {
         let folder = self.0.path().join("machine");
-        Job::new(&guest(script)).env("SANDMILL_MACHINE_DIRECTORY", folder.to_str().unwrap())
+        TestJob::new(&guest(script)).env("SANDMILL_MACHINE_DIRECTORY", folder.to_str().unwrap())
     }
 
     /// Starts a job whose guest never returns. Its only worker has a GPU.
@@ -56,10 +56,10 @@ fn node_log(dir: &Path) -> String {
 /// Runs a job. Returns what the guest reports about its GPU and the variables about GPUs, each different
 /// report once.
 fn reports_with(settings: &str) -> Vec<String> {
-    gpu_reports(&run(&Machine::new(), settings))
+    gpu_reports(&run(&MachineWithGpus::new(), settings))
 }
 
-fn run(machine: &Machine, settings: &str) -> Ran {
+fn run(machine: &MachineWithGpus, settings: &str) -> Ran {
     let job = machine
         .job("surroundings")
         .yaml("source_directory: code\ninputs: {texts: in}\nmini_batch_size: 1")
@@ -125,7 +125,7 @@ fn a_gpu_never_has_two_workers() {
     if has_driver() {
         return;
     }
-    let machine = Machine::new();
+    let machine = MachineWithGpus::new();
     let job = machine
         .job("hostile_files")
         .env("AZ_BATCHAI_GPU_COUNT_FOUND", "2")
@@ -164,7 +164,7 @@ fn a_gpu_never_has_two_jobs() {
     if has_driver() {
         return;
     }
-    let machine = Machine::new();
+    let machine = MachineWithGpus::new();
     let first = machine.start_sleeping_job();
     let second = run(&machine, "gpus: 1\nprocess_count_per_node: 1");
     let notice = format!(
@@ -190,7 +190,7 @@ fn the_gpu_of_a_killed_leader_becomes_free() {
     if has_driver() {
         return;
     }
-    let machine = Machine::new();
+    let machine = MachineWithGpus::new();
     let mut first = machine.start_sleeping_job();
     let workers = first.children();
     first.kill_leader();

@@ -1,7 +1,7 @@
 //! Models from JavaScript scripts.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, root};
+use sandmill_tests::{TestJob, root};
 use std::path::Path;
 
 /// A script gets the same outputs from models as a component, and clear error messages (see also
@@ -34,7 +34,7 @@ export function run(table) {
 }
 ";
     let model = root().join("tests/models/logistic_regression.onnx");
-    let ran = Job::new(Path::new("score.js"))
+    let ran = TestJob::new(Path::new("score.js"))
         .yaml(&format!("models: {{iris: {}}}", model.display()))
         .yaml("inputs: {t: {path: t.csv, format: csv}}\nprocess_count_per_node: 1")
         .file("score.js", script)

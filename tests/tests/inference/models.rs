@@ -1,12 +1,12 @@
 //! Models in the job file: the files that the entry script sees, and what happens if a model changes.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, cut_denials, guest};
+use sandmill_tests::{Ran, TestJob, cut_denials, guest};
 use std::fs;
 
 /// A job with three models: a file, a folder, and a model repository with versions.
-fn job() -> Job {
-    Job::new(&guest("reads_outside"))
+fn job() -> TestJob {
+    TestJob::new(&guest("reads_outside"))
         .file("in/a.txt", "1")
         .file("all/digits.onnx", "22")
         .file("all/secret.onnx", "333")

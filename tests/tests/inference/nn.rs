@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Fate, Job, guest, onnx_model, play_with, redact};
+use sandmill_tests::{Fate, TestJob, guest, onnx_model, play_with, redact};
 use std::fs;
 
 /// A model that doubles its input.
@@ -52,7 +52,7 @@ fn gives_row(row: &str) -> Fate {
 #[test]
 fn a_component_with_plain_wasi_nn_computes() {
     let (_folder, models) = models();
-    let ran = Job::new(&guest("nn_plain"))
+    let ran = TestJob::new(&guest("nn_plain"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 2")
         .yaml(&models)
         .file("in/a.txt", "")
@@ -131,7 +131,7 @@ fn a_computation_without_end() {
 /// In a job without models, the interfaces exist, but every load fails.
 #[test]
 fn a_job_without_models() {
-    let ran = Job::new(&guest("nn_plain"))
+    let ran = TestJob::new(&guest("nn_plain"))
         .yaml("inputs: {texts: in}\nrun_max_try: 1")
         .file("in/a.txt", "")
         .run(&[]);
@@ -141,7 +141,7 @@ fn a_job_without_models() {
 
 #[test]
 fn check_computes_with_a_model() {
-    let ran = Job::empty().file("a.txt", "four").file("double.onnx", double()).command(&[
+    let ran = TestJob::empty().file("a.txt", "four").file("double.onnx", double()).command(&[
         "check",
         &guest("nn_plain").display().to_string(),
         "--model",

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, computing, models_in, python, root};
+use sandmill_tests::{TestJob, computing, models_in, python, root};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
@@ -26,7 +26,7 @@ fn rows(text: &str) -> Rows {
 }
 
 /// Writes the inputs of all models into the job's folder. Returns the expected outputs.
-fn reference(job: &Job) -> Rows {
+fn reference(job: &TestJob) -> Rows {
     let output = Command::new(python())
         .arg(root().join("tests/models/reference.py"))
         .arg(job.dir())

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
-use sandmill_tests::{Job, Ran, computing, models_in, onnxruntime};
+use sandmill_tests::{Ran, TestJob, computing, models_in, onnxruntime};
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ const BACKENDS: [&str; 2] = ["tract", "onnxruntime"];
 const TENSOR_OF_ONE: &str = "x f32 1 0000803f\n";
 
 /// Adds inputs for the good model `mlp`, on which the hostile models must have no effect.
-fn with_good_inputs(job: Job, count: usize) -> Job {
+fn with_good_inputs(job: TestJob, count: usize) -> TestJob {
     let tensor = format!("x f32 1x64 {}\n", "0000803f".repeat(64));
     (0..count).fold(job, |job, n| job.file(&format!("inputs/mlp-{n}.tensors"), &tensor))
 }
@@ -47,8 +47,9 @@ fn an_invalid_model_is_refused() {
             "wrong_types" => format!("x f32 1x4 {}\n", "0000803f".repeat(4)),
             _ => TENSOR_OF_ONE.to_owned(),
         };
-        let add =
-            |job: Job, name: &String| job.file(&format!("inputs/{name}-0.tensors"), tensor(name));
+        let add = |job: TestJob, name: &String| {
+            job.file(&format!("inputs/{name}-0.tensors"), tensor(name))
+        };
         let ran = names.iter().fold(job, add).run(&[]);
         ran.exits_with(0);
         assert_eq!(good_count(&ran), 3, "{backend}\n{ran}");
@@ -170,7 +171,7 @@ fn model_with_external_weights(bytes: u64) -> Vec<u8> {
 #[test]
 fn large_external_weights_are_refused_before_the_job_begins() {
     let job = |weights: u64| {
-        let job = Job::new(&sandmill_tests::guest("computes"))
+        let job = TestJob::new(&sandmill_tests::guest("computes"))
             .file("inputs/mlp-0.tensors", TENSOR_OF_ONE)
             .file("models/big/model.onnx", model_with_external_weights(weights))
             .yaml("inputs: {tensors: inputs}\nmini_batch_size: 1")
@@ -196,7 +197,7 @@ fn varint(number: u64) -> Vec<u8> {
 #[test]
 fn gigabytes_of_initializers_are_refused() {
     for backend in BACKENDS {
-        let job = Job::new(&sandmill_tests::guest("computes"))
+        let job = TestJob::new(&sandmill_tests::guest("computes"))
             .env("SANDMILL_ONNXRUNTIME", &onnxruntime().display().to_string())
             .file("inputs/large-0.tensors", TENSOR_OF_ONE)
             .file("models/README", "")

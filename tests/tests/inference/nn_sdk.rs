@@ -1,14 +1,14 @@
 //! Models through the Rust SDK.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest, onnx_model_of};
+use sandmill_tests::{TestJob, guest, onnx_model_of};
 
 #[test]
 fn models_compute_through_the_sdk() {
     // The numbers of the types in onnx.proto.
     let types = [("f32", 1), ("f64", 11), ("f16", 10), ("u8", 2), ("i32", 6), ("i64", 7)];
     let mut yaml = "rank_mini_batch_count: 1\nmodels:\n".to_owned();
-    let mut job = Job::new(&guest("sdk_models"));
+    let mut job = TestJob::new(&guest("sdk_models"));
     for (name, element) in types {
         yaml += &format!("  {name}: {{path: {name}.onnx, backend: tract, device: cpu}}\n");
         let identity = onnx_model_of(element, ["N", "2"], &[("Identity", &["x"], "y")]);
@@ -42,7 +42,7 @@ fn models_compute_through_the_sdk() {
 fn models_are_imported_only_if_used() {
     let inspect = |name: &str| {
         let component = guest(name).display().to_string();
-        Job::empty().command(&["inspect", &component]).stdout
+        TestJob::empty().command(&["inspect", &component]).stdout
     };
     for name in ["echo_files", "sdk_answers"] {
         let imports = inspect(name);

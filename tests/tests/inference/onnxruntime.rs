@@ -1,11 +1,11 @@
 //! Jobs that use ONNX Runtime, and jobs for which it is missing.
 
-use sandmill_tests::{Job, Ran, guest, onnx_model, onnxruntime};
+use sandmill_tests::{Ran, TestJob, guest, onnx_model, onnxruntime};
 
 /// A job with a model that doubles numbers. Its guest reports the backend. `model`: further settings of the
 /// model.
-fn job(model: &str) -> Job {
-    Job::new(&guest("nn_acts"))
+fn job(model: &str) -> TestJob {
+    TestJob::new(&guest("nn_acts"))
         .file("in/0-good.txt", "")
         .file("in/1-describe.txt", "")
         .file("double.onnx", onnx_model(["n", "2"], &[("Add", &["x", "x"], "y")]))

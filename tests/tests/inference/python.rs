@@ -1,7 +1,7 @@
 //! Models from Python scripts.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, root};
+use sandmill_tests::{TestJob, root};
 use std::path::Path;
 
 /// A script gets the same outputs as a component, and the host's error messages.
@@ -33,7 +33,7 @@ def run(table):
     return [f'{id} {label} {max(score):.3f}' for id, label, score in zip(table['id'], labels, scores)]
 ";
     let model = root().join("tests/models/logistic_regression.onnx");
-    let ran = Job::new(Path::new("score.py"))
+    let ran = TestJob::new(Path::new("score.py"))
         .yaml(&format!("models: {{iris: {}}}", model.display()))
         .yaml("python: {runtime: light}\ninputs: {t: {path: t.csv, format: csv}}\nprocess_count_per_node: 1")
         .file("score.py", script)

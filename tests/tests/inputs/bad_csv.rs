@@ -3,12 +3,12 @@
 #![cfg(unix)]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fmt::Write;
 
 /// A job for one worker over CSV files.
-fn job(files: &[(&str, &[u8])]) -> Job {
-    let job = Job::new(&guest("echo_table")).yaml(
+fn job(files: &[(&str, &[u8])]) -> TestJob {
+    let job = TestJob::new(&guest("echo_table")).yaml(
         "inputs: { rows: { path: input, format: csv } }\n\
          process_count_per_node: 1\n\
          run_max_try: 1\n\

@@ -4,25 +4,25 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// A job for one worker over the folder `input`, which contains `a.txt`.
-fn job() -> Job {
+fn job() -> TestJob {
     job_of("echo_files")
 }
 
-fn job_of(entry_script: &str) -> Job {
-    Job::new(&guest(entry_script))
+fn job_of(entry_script: &str) -> TestJob {
+    TestJob::new(&guest(entry_script))
         .yaml("process_count_per_node: 1\nrun_max_try: 1")
         .file("input/a.txt", "text")
 }
 
 /// Runs a job with this input after `prepare` has changed the folder. Returns the messages.
-fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
+fn refused(input: &str, code: i32, prepare: impl FnOnce(&TestJob)) -> String {
     let entry_script = if input.contains("format:") { "echo_table" } else { "echo_files" };
     let job = job_of(entry_script).yaml(&format!("inputs: {{ texts: {input} }}"));
     prepare(&job);
@@ -84,7 +84,7 @@ fn inputs_without_items_fail_the_job() {
 /// files. The next test does the same for tables.
 #[test]
 fn entries_that_are_not_regular_files_fail_alone() {
-    let job = Job::new(&guest("echo_files"))
+    let job = TestJob::new(&guest("echo_files"))
         .yaml("inputs: { texts: input }\nprocess_count_per_node: 2\nmini_batch_size: 1")
         .file("input/a.txt", "text")
         .file("input/z/b.txt", "more")
@@ -124,7 +124,7 @@ fn entries_that_are_not_regular_files_fail_alone() {
 /// other files.
 #[test]
 fn a_bad_link_among_tables_fails_alone() {
-    let job = Job::new(&guest("echo_table"))
+    let job = TestJob::new(&guest("echo_table"))
         .yaml("inputs: { rows: { path: rows, format: csv } }\nprocess_count_per_node: 1")
         .file("rows/a.csv", "id\n1\n2\n")
         .file("away.csv", "id\n3\n");
@@ -161,7 +161,7 @@ fn links_to_folders_are_skipped() {
 
 /// Whether the permissions of files apply to the user who runs the tests; they do not apply to root. If they
 /// do not, prints a message, because the test then passes without checking anything.
-fn permissions_apply(job: &Job) -> bool {
+fn permissions_apply(job: &TestJob) -> bool {
     let path = job.path("probe");
     fs::write(&path, "").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
@@ -226,7 +226,7 @@ fn a_file_larger_than_limits_read() {
 
 /// A job with this output folder. The files `full/theirs.txt` and `file` belong to the user, so they must
 /// stay.
-fn job_to(output: &str) -> Job {
+fn job_to(output: &str) -> TestJob {
     job()
         .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}"))
         .file("full/theirs.txt", "theirs")
@@ -289,7 +289,7 @@ fn a_used_job_directory_is_refused() {
 /// nothing else.
 #[test]
 fn a_resume_reads_a_corrected_file() {
-    let job = Job::new(&guest("echo_table"))
+    let job = TestJob::new(&guest("echo_table"))
         .yaml(
             "inputs: {t: {path: in, format: csv}}\nmini_batch_size: 4\nprocess_count_per_node: 1\n\
              error_threshold: 0\narguments: [--rows]",

@@ -2,12 +2,12 @@
 //! columns.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::process::Command;
 
 /// A job that returns each row of `in.csv` as text. `input`: further keys of the input, after a comma.
-fn table(csv: impl AsRef<[u8]>, input: &str) -> Job {
-    Job::new(&guest("echo_table")).file("in.csv", csv).yaml(&format!(
+fn table(csv: impl AsRef<[u8]>, input: &str) -> TestJob {
+    TestJob::new(&guest("echo_table")).file("in.csv", csv).yaml(&format!(
         "inputs: {{rows: {{path: in.csv, format: csv{input}}}}}\n\
          process_count_per_node: 1\narguments: [--rows]"
     ))
@@ -69,7 +69,7 @@ fn other_dialects_are_read() {
 #[test]
 fn a_written_schema_gives_the_same_columns() {
     let job = || {
-        Job::new(&guest("echo_table"))
+        TestJob::new(&guest("echo_table"))
             .file("in/a.csv", "id,no,\"a: b\",day\n1,x,2.5,2026-01-02\n")
             .file("in/b.jsonl", "{\"id\": 1, \"tags\": [1]}\n")
             .file("in/c.jsonl", "{\"id\": 1, \"when\": \"2026-01-02T03:04:05Z\"}\n")
@@ -277,7 +277,7 @@ fn later_misfits_fail_unless_inference_reads_everything() {
 /// Rules M2, D7.
 #[test]
 fn files_of_an_input_share_columns_but_no_mini_batch() {
-    let job = Job::new(&guest("echo_table"))
+    let job = TestJob::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: 'in/*.csv', format: csv}}\nprocess_count_per_node: 1\narguments: [--rows]")
         .file("in/a.csv", "id,x\n1,1\n2,2\n")
         .file("in/b.csv", "id,x\n3,3.5\n")
@@ -311,7 +311,7 @@ fn files_of_an_input_share_columns_but_no_mini_batch() {
 
 #[test]
 fn a_file_with_other_columns_is_reported() {
-    let ran = Job::new(&guest("echo_table"))
+    let ran = TestJob::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: in, format: csv}}\nprocess_count_per_node: 1\narguments: [--rows]")
         .file("in/a.csv", "id,x\n1,1\n")
         .file("in/b.csv", "x,id\n2,2\n")

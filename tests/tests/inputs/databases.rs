@@ -5,11 +5,11 @@
 
 use insta::assert_snapshot;
 use rusqlite::Connection;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fs;
 
 /// Creates a database with `count` orders, with ids from `first` on.
-fn orders(job: &Job, file: &str, first: i64, count: i64) {
+fn orders(job: &TestJob, file: &str, first: i64, count: i64) {
     let path = job.path(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let mut database = Connection::open(path).unwrap();
@@ -22,8 +22,8 @@ fn orders(job: &Job, file: &str, first: i64, count: i64) {
     transaction.commit().unwrap();
 }
 
-fn job() -> Job {
-    Job::new(&guest("echo_table")).yaml(
+fn job() -> TestJob {
+    TestJob::new(&guest("echo_table")).yaml(
         "inputs: {orders: {path: in, format: sqlite, query: 'select id from orders order by id'}}\n\
          process_count_per_node: 2\narguments: [--rows]",
     )

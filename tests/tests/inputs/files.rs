@@ -1,11 +1,11 @@
 //! File inputs: which files are found, in which order, and the paths at which guests see them.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 
 /// A job over a tree of files. `inputs`: the lines below `inputs:` in the job file.
-fn tree(inputs: &str) -> Job {
-    let mut job = Job::new(&guest("run_only")).yaml(&format!("inputs:\n{inputs}"));
+fn tree(inputs: &str) -> TestJob {
+    let mut job = TestJob::new(&guest("run_only")).yaml(&format!("inputs:\n{inputs}"));
     for file in [
         "in/b.txt",
         "in/a.txt",

@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, python, root};
+use sandmill_tests::{Ran, TestJob, guest, python, root};
 use std::fmt::Write as _;
 use std::fs;
 use std::process::{Command, Output};
@@ -18,7 +18,7 @@ fn columnar(arguments: &[&str]) -> Output {
 
 /// Writes the test files into `data` in the job's folder. Returns the job file's `inputs`, with a line for
 /// each file.
-fn write_test_files(job: &Job) -> String {
+fn write_test_files(job: &TestJob) -> String {
     let output = columnar(&["make", job.path("data").to_str().unwrap()]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "columnar.py failed:\n{errors}");
@@ -32,7 +32,7 @@ fn write_test_files(job: &Job) -> String {
 
 #[test]
 fn a_guest_gets_what_pyarrow_reads() {
-    let job = Job::new(&guest("dumps_table"));
+    let job = TestJob::new(&guest("dumps_table"));
     let inputs = write_test_files(&job);
     let cases = inputs.lines().count() - 1;
     let ran = job.yaml(&inputs).yaml("process_count_per_node: 2\nmini_batch_size: 20 KB").run(&[]);
@@ -48,7 +48,7 @@ fn a_guest_gets_what_pyarrow_reads() {
 }
 
 /// Writes a Parquet file with this Python code.
-fn write_parquet(job: &Job, file: &str, code: &str) {
+fn write_parquet(job: &TestJob, file: &str, code: &str) {
     let path = job.path(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let head = "import sys, pyarrow as pa, pyarrow.parquet as pq\npath = sys.argv[1]\n";
@@ -62,13 +62,13 @@ const WRITE_20_NUMBERS: &str = "pq.write_table(pa.table({'n': range(20)}), path,
 
 /// A job without `mini_batch_size`, which jobs with partition keys must not have. [`table`] adds the size for
 /// other tests.
-fn job_without_size() -> Job {
-    Job::new(&guest("echo_table")).yaml(
+fn job_without_size() -> TestJob {
+    TestJob::new(&guest("echo_table")).yaml(
         "inputs: {rows: {path: in, format: parquet}}\nprocess_count_per_node: 1\narguments: [--rows]",
     )
 }
 
-fn table() -> Job {
+fn table() -> TestJob {
     job_without_size().yaml("mini_batch_size: 6 rows")
 }
 

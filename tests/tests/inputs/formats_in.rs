@@ -5,14 +5,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, python, root};
+use sandmill_tests::{Ran, TestJob, guest, python, root};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
 /// A job for one worker over the folder `input`, with JSON lines as output.
-fn job(format: &str) -> Job {
-    Job::new(&guest("echo_table")).yaml(&format!(
+fn job(format: &str) -> TestJob {
+    TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{ rows: {{ path: input, format: {format} }} }}\n\
          process_count_per_node: 1\n\
          ordered: true\n\
@@ -49,7 +49,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
 /// Compares values, nulls, types, names and numbers of rows.
 #[test]
 fn tables_are_what_pyarrow_reads() {
-    let folder = Job::empty();
+    let folder = TestJob::empty();
     let output = Command::new(python())
         .arg(root().join("tests/formats/text.py"))
         .arg(folder.dir())
@@ -84,7 +84,7 @@ fn tables_are_what_pyarrow_reads() {
     assert_eq!(cases, 14);
 }
 
-fn check_types(job: Job, case: &str, expected: &[Value], is_empty: bool) {
+fn check_types(job: TestJob, case: &str, expected: &[Value], is_empty: bool) {
     // Nested types are compared through their values. Without rows, the guest reports no types.
     if case.starts_with("jsonl") || is_empty {
         return;

@@ -4,11 +4,11 @@
 #![cfg(unix)]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 
 /// A job for one worker over `file` in the folder `input`, with JSON lines as output.
-fn job(file: &str, text: impl AsRef<[u8]>) -> Job {
-    Job::new(&guest("echo_table"))
+fn job(file: &str, text: impl AsRef<[u8]>) -> TestJob {
+    TestJob::new(&guest("echo_table"))
         .yaml(
             "inputs: { rows: { path: input, format: jsonl } }\n\
              process_count_per_node: 1\n\

@@ -1,13 +1,13 @@
 //! Jobs over a part of their inputs, for a first try: `--limit` and `--sample`.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, texts};
+use sandmill_tests::{TestJob, texts};
 use std::path::Path;
 
 /// A job over 100 rows, with ten rows per mini-batch.
-fn rows() -> Job {
+fn rows() -> TestJob {
     let table: String = (0..100).map(|id| format!("{id}\n")).collect();
-    Job::new(Path::new("score.py"))
+    TestJob::new(Path::new("score.py"))
         .yaml("inputs: {t: {path: t.csv, format: csv}}\npython: {runtime: light}\nmini_batch_size: 10 rows")
         .file("score.py", "def run(table):\n    return table['id']\n")
         .file("t.csv", format!("id\n{table}"))
@@ -39,7 +39,7 @@ fn limit_takes_the_first_items() {
 #[test]
 fn take_in_an_mltable_limits_the_rows() {
     let job = |reader: &str, ending: &str, files: [&str; 2]| {
-        Job::new(Path::new("score.py"))
+        TestJob::new(Path::new("score.py"))
             .file("code/score.py", "def run(table):\n    return table['id']\n")
             .file(
                 "azure.yml",
@@ -90,7 +90,7 @@ fn a_sample_is_the_same_in_each_run() {
 
 #[test]
 fn limit_is_refused_with_partition_keys() {
-    let groups = Job::new(Path::new("score.py"))
+    let groups = TestJob::new(Path::new("score.py"))
         .yaml("inputs: {f: {path: in, partition_format: '{user}/{file}.txt'}}\npartition_keys: [user]")
         .file("score.py", "def run(files):\n    return files\n")
         .file("in/ann/a.txt", "1")

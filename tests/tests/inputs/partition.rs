@@ -5,14 +5,14 @@
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
 /// Six files with five pairs of user and genre.
-fn songs() -> Job {
-    let mut job = Job::new(&guest("surroundings")).yaml(
+fn songs() -> TestJob {
+    let mut job = TestJob::new(&guest("surroundings")).yaml(
         "inputs: {songs: {path: songs, partition_format: '{user}/{season}/{genre}.wav'}}\n\
          partition_keys: [user, genre]\nprocess_count_per_node: 2",
     );
@@ -65,7 +65,7 @@ fn files_of_a_glob_are_grouped_by_their_paths() {
 /// Rules M4, C21: a mini-batch has the files of all paths of its input, and no file of another input.
 #[test]
 fn groups_span_all_paths_of_one_input() {
-    let mut job = Job::new(&guest("surroundings")).yaml(
+    let mut job = TestJob::new(&guest("surroundings")).yaml(
         "inputs:\n  one: {paths: [a, 'b/*/*.txt'], partition_format: '{k}/{file}'}\n\
          \x20 two: {path: a, partition_format: '{k}/{file}'}\n\
          partition_keys: [k]\nprocess_count_per_node: 2",
@@ -128,8 +128,8 @@ fn the_plan_shows_groups() {
 }
 
 /// A job over three CSV files in two folders.
-fn sales(yaml: &str) -> Job {
-    Job::new(&guest("returns_keys"))
+fn sales(yaml: &str) -> TestJob {
+    TestJob::new(&guest("returns_keys"))
         .file("sales/n/a.csv", "store,x\n4,1\n5,2\n4,3\n")
         .file("sales/n/b.csv", "store,x\n5,4\n4,oops,5\n")
         .file("sales/s/a.csv", "store,x\n\"6,7\",6\n,7\n4,8\n")
@@ -140,7 +140,7 @@ fn sales(yaml: &str) -> Job {
 }
 
 /// The same job without `partition_format`, partitioned by a column.
-fn sales_by_store() -> Job {
+fn sales_by_store() -> TestJob {
     let job = sales("partition_keys: [store]");
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
     job.file("job.yaml", text.replace(", partition_format: '{region}'", ""))
@@ -189,7 +189,7 @@ fn tables_are_grouped_by_column() {
 
 #[test]
 fn an_unknown_key_column_is_reported_with_the_existing_ones() {
-    let job = Job::new(&guest("returns_keys"))
+    let job = TestJob::new(&guest("returns_keys"))
         .file("in.csv", "store,x\n1,2\n")
         .yaml("inputs: {sales: {path: in.csv, format: csv}}\npartition_keys: [shop]");
     let ran = job.run(&[]);
@@ -221,8 +221,10 @@ fn children(parent: u32) -> Vec<(u32, String)> {
 fn a_killed_shuffle_process_is_replaced() {
     const ROWS: u32 = 100_000;
     let table = slow_table(ROWS);
-    let mut job =
-        Job::new(&guest("returns_keys")).file("in/a.csv", &table).file("in/b.csv", &table).yaml(
+    let mut job = TestJob::new(&guest("returns_keys"))
+        .file("in/a.csv", &table)
+        .file("in/b.csv", &table)
+        .yaml(
             "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
          process_count_per_node: 2",
         );
@@ -261,8 +263,8 @@ fn slow_table(rows: u32) -> String {
 }
 
 /// A job that groups the rows of a table by the column `key`.
-fn by_key(table: &str) -> Job {
-    Job::new(&guest("returns_keys")).file("in/a.csv", table).yaml(
+fn by_key(table: &str) -> TestJob {
+    TestJob::new(&guest("returns_keys")).file("in/a.csv", table).yaml(
         "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
          process_count_per_node: 2\nerror_threshold: 0",
     )

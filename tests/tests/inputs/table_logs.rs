@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Server, guest, python};
+use sandmill_tests::{Server, TestJob, guest, python};
 use std::fs;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -26,10 +26,10 @@ fn parquet(number: usize) -> &'static [u8] {
 
 /// A job over a folder with a Delta table whose second commit removes its first file, an Iceberg table, and
 /// plain files.
-fn lake(input: &str) -> Job {
+fn lake(input: &str) -> TestJob {
     let commits =
         [r#"{"add":{"path":"day=1/old.parquet"}}"#, r#"{"remove":{"path":"day=1/old.parquet"}}"#];
-    Job::new(&guest("echo_table"))
+    TestJob::new(&guest("echo_table"))
         .yaml(&format!("inputs: {{rows: {input}}}\nprocess_count_per_node: 1\narguments: [--rows]"))
         .file("lake/delta/_delta_log/00000000000000000000.json", commits[0])
         .file("lake/delta/_delta_log/00000000000000000001.json", commits[1])
@@ -95,7 +95,7 @@ fn every_path_into_a_table_is_refused() {
 /// File inputs may contain the files of a table. A message reports this.
 #[test]
 fn file_inputs_may_contain_a_table() {
-    let job = Job::new(&guest("echo_files"))
+    let job = TestJob::new(&guest("echo_files"))
         .yaml("inputs: {t: lake}\nprocess_count_per_node: 1")
         .file("lake/_delta_log/0.json", "x")
         .file("lake/a.parquet", "yy");
@@ -120,7 +120,7 @@ fn tables_in_stores_are_refused() {
         moto.put(&format!("/box/{name}"), parquet(5));
     }
     let outcome = |path: &str| {
-        let job = Job::new(&guest("echo_table")).yaml(&format!(
+        let job = TestJob::new(&guest("echo_table")).yaml(&format!(
             "inputs: {{r: {{path: '{path}', format: parquet}}}}\nprocess_count_per_node: 1"
         ));
         let ran = moto.opened_for(job.datastores("1 MB", "")).command(&["plan", "job.yaml"]);

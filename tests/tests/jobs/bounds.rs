@@ -4,14 +4,14 @@
 #![cfg(target_os = "linux")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A job with one file in each mini-batch.
-fn job(name: &str, files: u32, settings: &str) -> Job {
-    let mut job = Job::new(&guest(name))
+fn job(name: &str, files: u32, settings: &str) -> TestJob {
+    let mut job = TestJob::new(&guest(name))
         .yaml("inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2");
     for number in 0..files {
         job = job.file(&format!("input/f{number}.txt"), "x");
@@ -93,7 +93,7 @@ fn reports_of_failures_are_bounded() {
 /// number of workers, even if the job asks for more.
 #[test]
 fn the_service_names_the_tenant_and_limits_its_workers() {
-    let policy = |job: Job| {
+    let policy = |job: TestJob| {
         let folder = job.path("turns").display().to_string();
         job.file(
             "policy.yaml",

@@ -2,13 +2,13 @@
 //! the return value.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest, python_guest, root, wat_module};
+use sandmill_tests::{TestJob, guest, python_guest, root, wat_module};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::{PackageId, Resolve};
 
 /// A job over `a.txt`, `bb.txt` and `ccc.txt`, with one file in each mini-batch.
-fn three_files(entry_script: &std::path::Path) -> Job {
-    Job::new(entry_script)
+fn three_files(entry_script: &std::path::Path) -> TestJob {
+    TestJob::new(entry_script)
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("in/a.txt", "1")
         .file("in/bb.txt", "22")
@@ -168,7 +168,7 @@ fn build_converts_a_core_module() {
 /// Rule C26.
 #[test]
 fn void_mini_batches_have_no_input() {
-    let ran = Job::new(&guest("void")).yaml("rank_mini_batch_count: 12").run(&[]);
+    let ran = TestJob::new(&guest("void")).yaml("rank_mini_batch_count: 12").run(&[]);
     ran.exits_with(0).says("mini-batches  12\n");
     let mut expected: Vec<String> = (0..12).map(|rank| format!("rank {rank}")).collect();
     expected.sort();
@@ -178,7 +178,7 @@ fn void_mini_batches_have_no_input() {
 /// Rules E1, E2.
 #[test]
 fn init_is_called_once_in_each_worker() {
-    let mut job = Job::new(&guest("counts_runs"))
+    let mut job = TestJob::new(&guest("counts_runs"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 2\nprocess_count_per_node: 2");
     for number in 0..40 {
         job = job.file(&format!("in/{number:02}.txt"), "");
@@ -208,7 +208,7 @@ fn init_is_called_once_in_each_worker() {
 /// Rule E8.
 #[test]
 fn a_failed_item_does_not_fail_the_others() {
-    let job = Job::new(&guest("outcomes"))
+    let job = TestJob::new(&guest("outcomes"))
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
         .file("in/good.txt", "1")
         .file("in/bad.txt", "22")
@@ -251,7 +251,7 @@ fn a_failed_item_does_not_fail_the_others() {
 /// Rules E6, E7, O2.
 #[test]
 fn tables_are_passed_in_and_returned() {
-    let job = Job::new(&guest("echo_table"))
+    let job = TestJob::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: in.csv, format: csv}}\nprocess_count_per_node: 1")
         .file("in.csv", "id,width,name,good\n1,2.5,two words,true\n2,,plain,false\n");
     let ran = job.run(&[]);

@@ -4,13 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::collections::BTreeSet;
 use std::fs;
 
 /// A job over `count` files, with two files in each mini-batch.
-fn over_files(entry_script: &str, count: usize) -> Job {
-    let mut job = Job::new(&guest(entry_script)).yaml("inputs: {texts: in}\nmini_batch_size: 2");
+fn over_files(entry_script: &str, count: usize) -> TestJob {
+    let mut job =
+        TestJob::new(&guest(entry_script)).yaml("inputs: {texts: in}\nmini_batch_size: 2");
     for number in 0..count {
         job = job.file(&format!("in/{number:02}.txt"), "x".repeat(number));
     }

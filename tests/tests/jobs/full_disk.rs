@@ -5,7 +5,7 @@
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
-use sandmill_tests::{Job, Ran, Server, guest};
+use sandmill_tests::{Ran, Server, TestJob, guest};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A mounted file system, which is unmounted when this value is dropped.
-struct Disk(PathBuf);
+struct SmallDisk(PathBuf);
 
-impl Disk {
+impl SmallDisk {
     /// Mounts a file system of this size. `None` if the user may not mount file systems: only root may.
     fn mount(folder: &Path, kilobytes: usize) -> Option<Self> {
         fs::create_dir_all(folder).unwrap();
@@ -30,7 +30,7 @@ impl Disk {
     }
 }
 
-impl Disk {
+impl SmallDisk {
     /// Sets a larger size.
     fn grow(&self, kilobytes: usize) {
         let size = format!("remount,size={kilobytes}k");
@@ -39,15 +39,15 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
 /// A job over four files. For the second file, the guest returns a row of 64 MB.
-fn job() -> Job {
-    let job = Job::new(&guest("hostile_files")).yaml(
+fn job() -> TestJob {
+    let job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
          arguments: [--do, huge-rows, --on-batch, '1']\n\
          mini_batch_size: 1\n\
@@ -70,7 +70,7 @@ fn assert_each_row_once(ran: &Ran) {
 #[test]
 fn no_room_for_a_part_file() {
     let job = job().yaml("output: results");
-    let Some(disk) = Disk::mount(&job.path("job"), 4000) else { return };
+    let Some(disk) = SmallDisk::mount(&job.path("job"), 4000) else { return };
     // A resource sample on the full disk would add a note, so turn the samples off.
     let ran = job.run(&["--set", "error_threshold=-1", "--set", "resource_monitor_interval=0"]);
     ran.exits_with(42);
@@ -87,7 +87,7 @@ fn no_room_for_a_part_file() {
 #[test]
 fn no_room_for_the_output_file() {
     let job = job().yaml("output: results");
-    let Some(disk) = Disk::mount(&job.path("results"), 4000) else { return };
+    let Some(disk) = SmallDisk::mount(&job.path("results"), 4000) else { return };
     let ran = job.run(&["--set", "error_threshold=-1"]);
     ran.exits_with(42);
     // Other messages depend on how many mini-batches are already done.
@@ -106,7 +106,7 @@ fn no_room_for_the_output_file() {
 #[test]
 fn a_job_resumes_once_its_output_has_room() {
     let job = job().yaml("output: results");
-    let Some(disk) = Disk::mount(&job.path("results"), 4000) else { return };
+    let Some(disk) = SmallDisk::mount(&job.path("results"), 4000) else { return };
     let ran = job.run(&[]);
     ran.exits_with(42).says("No space left on device");
     disk.grow(100_000);
@@ -120,11 +120,11 @@ fn a_job_resumes_once_its_output_has_room() {
 /// The disk with the journal, rows and logs becomes full while the job runs.
 #[test]
 fn a_job_resumes_once_its_journal_has_room() {
-    let job = Job::new(&guest("echo_files")).yaml(
+    let job = TestJob::new(&guest("echo_files")).yaml(
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2\noutput: results",
     );
     let job = (0..1500).fold(job, |job, n| job.file(&format!("input/f{n:04}.txt"), "x"));
-    let Some(disk) = Disk::mount(&job.path("job"), 1000) else { return };
+    let Some(disk) = SmallDisk::mount(&job.path("job"), 1000) else { return };
     let ran = job.run(&[]);
     ran.exits_with(42);
     // Although the disk is full, the result and the advice are recorded.
@@ -170,12 +170,12 @@ fn no_room_for_the_objects_of_a_store() {
     for (script, input) in
         [("echo_files", "s3://box/in/"), ("echo_table", "{ path: s3://box/in/, format: csv }")]
     {
-        let job = Job::new(&guest(script)).yaml(&format!(
+        let job = TestJob::new(&guest(script)).yaml(&format!(
             "inputs: {{ t: {input} }}\nmini_batch_size: 1\nprocess_count_per_node: 1\noutput: results\n\
              error_threshold: -1\narguments: [--rows]"
         ));
         let job = moto.opened_for(job.datastores("1 MB", ""));
-        let Some(disk) = Disk::mount(&job.path("objects"), 300) else { return };
+        let Some(disk) = SmallDisk::mount(&job.path("objects"), 300) else { return };
         fs::set_permissions(&disk.0, fs::Permissions::from_mode(0o700)).unwrap();
         let planned = job.command(&["plan", "job.yaml"]);
         if script == "echo_table" {
@@ -212,12 +212,12 @@ fn ids(text: &str, prefix: &str) -> BTreeSet<u64> {
 /// Failures on a full disk are written at the end of the job, into space that was reserved for them.
 #[test]
 fn failures_on_a_full_disk_are_reported_at_the_end() {
-    let job = Job::new(&guest("hostile_files")).yaml(
+    let job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, error]\nmini_batch_size: 1\nrun_max_try: 1\n\
          error_threshold: -1\nprocess_count_per_node: 2\noutput: results",
     );
     let job = (0..1500).fold(job, |job, n| job.file(&format!("input/f{n:04}.txt"), "x"));
-    let Some(_disk) = Disk::mount(&job.path("job"), 1000) else { return };
+    let Some(_disk) = SmallDisk::mount(&job.path("job"), 1000) else { return };
     let ran = job.run(&[]);
     ran.exits_with(42).says("no space left on the disk that holds the journal");
     let events = ran.log("sys/events.jsonl");
@@ -237,7 +237,7 @@ fn failures_on_a_full_disk_are_reported_at_the_end() {
 /// The leader reaches its limit on the size of files (`ulimit -f`), although the disk has free space.
 #[test]
 fn a_job_resumes_after_a_file_size_limit() {
-    let job = Job::new(&guest("hostile_files")).yaml(
+    let job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, pause]\nmini_batch_size: 1\n\
          process_count_per_node: 1",
     );

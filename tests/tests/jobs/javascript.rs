@@ -1,12 +1,12 @@
 //! Entry scripts in JavaScript and TypeScript. `make javascript` installs their runtime.
 
 use insta::assert_snapshot;
-use sandmill_tests::Job;
+use sandmill_tests::TestJob;
 use std::path::Path;
 
 /// A job over one file, with one attempt.
-fn one_file(script: &str) -> Job {
-    Job::new(Path::new("score.js"))
+fn one_file(script: &str) -> TestJob {
+    TestJob::new(Path::new("score.js"))
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1\nrun_max_try: 1\nlimits: {memory: 200 MB}")
         .file("score.js", script)
         .file("in/a.txt", "1")
@@ -26,7 +26,7 @@ export function shutdown() { log.warning('bye'); }
 ";
     let csv = "id,name,v,day,at,ok\n1,Ann,1.5,2024-01-31,2024-01-31T10:00:00Z,true\n2,,,2024-02-29,,false\n\
                9007199254740993,Zo\u{eb},2.25,,,\n";
-    let ran = Job::new(Path::new("score.ts"))
+    let ran = TestJob::new(Path::new("score.ts"))
         .file("score.ts", script)
         .file(
             "lib/more.ts",

@@ -6,7 +6,7 @@
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Job, Running, guest};
+use sandmill_tests::{Running, TestJob, guest};
 use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 /// A job with one file per mini-batch. The guest never returns from the first attempt at mini-batch 5, so a
 /// test can find and kill the worker of this mini-batch.
-fn stuck_job() -> Job {
-    let mut job = Job::new(&guest("hostile_files")).yaml(
+fn stuck_job() -> TestJob {
+    let mut job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
          arguments: [--do, loop, --on-batch, '5', --on-attempt, '1']\n\
          mini_batch_size: 1\n\
@@ -233,9 +233,9 @@ fn the_oom_killer_prefers_workers() {
     assert_eq!(oom_score(running.pid()), oom_score(std::process::id()));
 }
 
-fn job_with_slow_planning() -> Job {
+fn job_with_slow_planning() -> TestJob {
     let text = format!("id,x\n{}", "1,0.5\n".repeat(2_000_000));
-    Job::new(&guest("echo_table"))
+    TestJob::new(&guest("echo_table"))
         .yaml(
             "inputs: { rows: { path: input, format: csv } }\n\
              schema_inference: full\n\

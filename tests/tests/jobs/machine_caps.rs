@@ -3,15 +3,15 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Running, guest};
+use sandmill_tests::{Running, TestJob, guest};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// A folder with the operator's policy, and with the folder in which jobs record how much of the machine they
 /// use.
-struct Machine(tempfile::TempDir);
+struct CappedMachine(tempfile::TempDir);
 
-impl Machine {
+impl CappedMachine {
     fn new(caps: &str) -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
         let shared = machine.0.path().join("places");
@@ -20,19 +20,19 @@ impl Machine {
         machine
     }
 
-    fn start(&self, job: Job) -> Running {
+    fn start(&self, job: TestJob) -> Running {
         let policy: &Path = &self.0.path().join("policy.yaml");
         job.start(&["--policy", policy.to_str().unwrap()])
     }
 }
 
 /// A job with this many mini-batches and workers.
-fn job(files: u32, workers: u32) -> Job {
+fn job(files: u32, workers: u32) -> TestJob {
     job_of("echo_files", files, workers)
 }
 
-fn job_of(script: &str, files: u32, workers: u32) -> Job {
-    let job = Job::new(&guest(script)).yaml(&format!(
+fn job_of(script: &str, files: u32, workers: u32) -> TestJob {
+    let job = TestJob::new(&guest(script)).yaml(&format!(
         "inputs: {{ files: input }}\nmini_batch_size: 1\nprocess_count_per_node: {workers}\n\
          run_invocation_timeout: 120"
     ));
@@ -40,7 +40,7 @@ fn job_of(script: &str, files: u32, workers: u32) -> Job {
 }
 
 /// A job whose guest never returns.
-fn sleeping_job(workers: u32) -> Job {
+fn sleeping_job(workers: u32) -> TestJob {
     job_of("hostile_files", 4, workers).yaml("arguments: [--do, sleep]")
 }
 
@@ -58,7 +58,7 @@ fn is_waiting(running: &Running) -> bool {
 /// After the first job's leader is killed, the others share the two workers.
 #[test]
 fn jobs_take_turns_and_a_killed_job_frees_its_places() {
-    let machine = Machine::new("workers: 2");
+    let machine = CappedMachine::new("workers: 2");
     let mut first = machine.start(sleeping_job(2));
     first.until("two workers", |first| workers(first) == 2);
     let mut others = [machine.start(job(40, 2)), machine.start(job(40, 2))];
@@ -89,7 +89,7 @@ fn jobs_take_turns_and_a_killed_job_frees_its_places() {
 
 #[test]
 fn a_job_starts_with_fewer_workers_and_adds_more() {
-    let machine = Machine::new("workers: 2");
+    let machine = CappedMachine::new("workers: 2");
     let mut first = machine.start(sleeping_job(1));
     first.until("its worker", |first| workers(first) == 1);
     let mut second = machine.start(sleeping_job(2));
@@ -107,7 +107,7 @@ fn a_job_starts_with_fewer_workers_and_adds_more() {
 /// The waiting job has not begun, but Ctrl-C ends it as usual.
 #[test]
 fn a_waiting_job_can_be_cancelled() {
-    let machine = Machine::new("workers: 1");
+    let machine = CappedMachine::new("workers: 1");
     let mut first = machine.start(sleeping_job(1));
     first.until("its worker", |first| workers(first) == 1);
     let mut second = machine.start(job(2, 1));
@@ -128,7 +128,7 @@ fn a_waiting_job_can_be_cancelled() {
 /// budget of one worker is larger than the cap.
 #[test]
 fn jobs_share_the_memory_cap() {
-    let machine = Machine::new("memory: 1 GB");
+    let machine = CappedMachine::new("memory: 1 GB");
     let ran = machine.start(job(2, 1)).wait();
     ran.exits_with(2);
     ran.says("all jobs on this machine together may use only 1 GB (machine.memory of the operator's policy)");

@@ -1,14 +1,14 @@
 //! Entry scripts in Python, in the light runtime.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, root};
+use sandmill_tests::{TestJob, root};
 use std::path::Path;
 use std::process::Command;
 
 /// A job for one worker over `a.txt`, `bb.txt` and `ccc.txt`, one file per mini-batch. `make python-light`
 /// installs the runtime.
-fn three_files(script: &str) -> Job {
-    Job::new(Path::new("score.py"))
+fn three_files(script: &str) -> TestJob {
+    TestJob::new(Path::new("score.py"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("score.py", script)
         .file("in/a.txt", "1")
@@ -295,7 +295,7 @@ fn a_script_can_be_pinned() {
 #[test]
 fn tables_are_columns_of_python_values() {
     let job = |script: &str| {
-        Job::new(Path::new("source/score.py"))
+        TestJob::new(Path::new("source/score.py"))
             .file("source/score.py", script)
             .file("t.csv", "id,name,score,day\n1,Ann,1.5,2024-01-31\n2,Bob,,2024-02-29\n")
             .yaml("inputs: {t: {path: t.csv, format: csv}}")
@@ -425,7 +425,7 @@ fn an_installation_runs_no_code_of_the_current_folder() {
     let hostile = "open('ran', 'w')\n";
     let names =
         ["pip/__init__.py", "pip/__main__.py", "componentize_py.py", "json.py", "typing.py"];
-    let job = names.iter().fold(Job::empty(), |job, name| job.file(name, hostile));
+    let job = names.iter().fold(TestJob::empty(), |job, name| job.file(name, hostile));
     let job = job.file("wheels/here", "").env("SANDMILL_CACHE_DIR", "cache");
     let ran = job.command(&["python", "install", "--from", "wheels"]);
     ran.exits_with(2).says("nor a wheel of componentize-py");

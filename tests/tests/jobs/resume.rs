@@ -3,16 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, texts};
+use sandmill_tests::{Ran, TestJob, guest, texts};
 use std::fs;
 
 /// A job that fails, because its second of three mini-batches always fails.
-fn failing_job() -> Job {
+fn failing_job() -> TestJob {
     texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
 }
 
 /// [`failing_job`] after it has failed.
-fn failed_job() -> Job {
+fn failed_job() -> TestJob {
     let ran = failing_job().run(&[]);
     ran.exits_with(42);
     ran.into_job()
@@ -66,7 +66,7 @@ fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
 /// or during a resume.
 #[test]
 fn failed_mini_batches_are_retried_after_any_crash() {
-    let with_fail_point = |point: &str, job: Job| job.env("SANDMILL_FAIL_POINT", point);
+    let with_fail_point = |point: &str, job: TestJob| job.env("SANDMILL_FAIL_POINT", point);
     let mut job = failing_job();
     for point in ["end-committed", "job-resumed"] {
         let crashed = match point {
@@ -117,7 +117,7 @@ fn settings_that_affect_rows_must_be_unchanged() {
     let mut job = ran.into_job();
     let mut refused = |settings: &[&str]| {
         let arguments: Vec<&str> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
-        let job_now = std::mem::replace(&mut job, Job::empty());
+        let job_now = std::mem::replace(&mut job, TestJob::empty());
         let ran = job_now.resume(&arguments);
         ran.exits_with(2);
         let after = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
@@ -144,7 +144,7 @@ fn settings_that_affect_rows_must_be_unchanged() {
 }
 
 /// The message of a resume with the same settings, but changed files.
-fn refusal_of_changed_files(job: Job) -> String {
+fn refusal_of_changed_files(job: TestJob) -> String {
     let ran = job.resume(&[]);
     ran.exits_with(2);
     without_counts(&ran.redacted())
@@ -206,7 +206,7 @@ fn a_resume_works_from_any_folder_with_earlier_settings() {
     ]);
     ran.exits_with(42);
     let job_dir = ran.dir().join("job").display().to_string();
-    let elsewhere = Job::empty().command(&["resume", &job_dir, "--set", "error_threshold=-1"]);
+    let elsewhere = TestJob::empty().command(&["resume", &job_dir, "--set", "error_threshold=-1"]);
     elsewhere.exits_with(0);
     assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 2);
     assert!(ran.log("sys/events.jsonl").contains(r#""workers":2"#));
@@ -217,8 +217,9 @@ fn only_a_job_directory_can_be_resumed() {
     let ran = texts("echo_files").command(&["resume", "in"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"error: in is not a job directory (it has no job.json): name the directory of a job that was started");
-    Job::empty().command(&["resume", "nowhere"]).exits_with(2).says("is not a job directory");
-    let old = Job::empty().file("job/job.json", r#"{"version": 1}"#).command(&["resume", "job"]);
+    TestJob::empty().command(&["resume", "nowhere"]).exits_with(2).says("is not a job directory");
+    let old =
+        TestJob::empty().file("job/job.json", r#"{"version": 1}"#).command(&["resume", "job"]);
     old.exits_with(2).says("its version is 1, this program knows 2").says("use the version of");
     let ran = failed_job();
     fs::remove_file(ran.path("job.yaml")).unwrap();
@@ -252,7 +253,7 @@ fn the_result_of_a_job_is_reused_if_nothing_changed() {
 /// Rule C25.
 #[test]
 fn a_result_is_not_reused_if_it_would_differ() {
-    let refused = |job: Job, arguments: &[&str]| {
+    let refused = |job: TestJob, arguments: &[&str]| {
         let ran = job.run(arguments);
         ran.exits_with(2).says("use --overwrite to run it again");
         let message = ran.redacted();
@@ -293,7 +294,7 @@ fn a_result_is_reused_only_with_all_its_files() {
 /// At the end of a job, the leader checks that the output contains the committed rows.
 #[test]
 fn a_changed_output_fails_the_job_and_a_resume_repairs_it() {
-    let job = Job::new(&guest("hostile_files")).yaml(
+    let job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: {texts: in}\narguments: [--do, pause]\nmini_batch_size: 1\n\
          process_count_per_node: 1",
     );

@@ -8,7 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Job, Ran, Running, guest};
+use sandmill_tests::{Ran, Running, TestJob, guest};
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::thread;
@@ -23,9 +23,9 @@ fn total_kills() -> usize {
 }
 
 /// Pseudorandom numbers, the same in each run of a test.
-struct Random(u64);
+struct RandomNumbers(u64);
 
-impl Random {
+impl RandomNumbers {
     /// A number from 0 to `end`, without `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -51,8 +51,8 @@ impl Kills {
 
 /// Runs jobs and kills processes until there were at least `min_kills` kills. Each job is resumed until it is
 /// done, and then checked.
-fn kill_until_done(seed: u64, min_kills: usize, job: impl Fn() -> Job, check: impl Fn(&Ran)) {
-    let mut random = Random(seed);
+fn kill_until_done(seed: u64, min_kills: usize, job: impl Fn() -> TestJob, check: impl Fn(&Ran)) {
+    let mut random = RandomNumbers(seed);
     let mut kills = Kills::default();
     let mut jobs = 0;
     while kills.count() < min_kills {
@@ -64,7 +64,12 @@ fn kill_until_done(seed: u64, min_kills: usize, job: impl Fn() -> Job, check: im
 }
 
 /// Kills processes of one job, and resumes the job until it is done.
-fn run_with_kills(job: Job, random: &mut Random, kills: &mut Kills, min_kills: usize) -> Ran {
+fn run_with_kills(
+    job: TestJob,
+    random: &mut RandomNumbers,
+    kills: &mut Kills,
+    min_kills: usize,
+) -> Ran {
     let mut running = job.start(&[]);
     for _ in 0..1000 {
         // Most leaders live long enough to make progress, and some do not.
@@ -101,7 +106,7 @@ fn run_with_kills(job: Job, random: &mut Random, kills: &mut Kills, min_kills: u
 fn kill_processes(
     running: &mut Running,
     life: Duration,
-    random: &mut Random,
+    random: &mut RandomNumbers,
     kills: &mut Kills,
     min_kills: usize,
 ) -> bool {
@@ -127,7 +132,7 @@ fn kill_processes(
 }
 
 /// Cuts the ends of some files to which rows were appended, as a power loss may.
-fn cut_tails(folder: &Path, random: &mut Random, kills: &mut Kills) {
+fn cut_tails(folder: &Path, random: &mut RandomNumbers, kills: &mut Kills) {
     let parts = fs::read_dir(folder.join("job/parts")).into_iter().flatten().flatten();
     let mut files: Vec<_> = parts.map(|entry| entry.path()).collect();
     files.sort();
@@ -144,7 +149,7 @@ fn cut_tails(folder: &Path, random: &mut Random, kills: &mut Kills) {
 }
 
 /// Adds inputs and settings for a job over files.
-fn files(job: Job) -> Job {
+fn files(job: TestJob) -> TestJob {
     let job = job.yaml(
         "inputs: {texts: input}\nmini_batch_size: 1\nprocess_count_per_node: 2\nrun_max_try: 50",
     );
@@ -162,7 +167,7 @@ fn rows_survive_kills() {
     let mut expected: Vec<String> =
         (0..MINI_BATCHES).map(|number| format!("{number}.txt: {}", number % 7)).collect();
     expected.sort();
-    let job = || files(Job::new(&guest("echo_files")));
+    let job = || files(TestJob::new(&guest("echo_files")));
     kill_until_done(1, total_kills() / 3, job, |ran| {
         assert!(ran.sorted_output() == expected, "rows are lost or doubled\n{ran}");
     });
@@ -174,7 +179,7 @@ fn parts_survive_kills() {
     let mut expected: Vec<String> =
         (0..MINI_BATCHES).map(|number| format!("{number}.txt: {}", number % 7)).collect();
     expected.sort();
-    let job = || files(Job::new(&guest("echo_files"))).yaml("output_layout: parts");
+    let job = || files(TestJob::new(&guest("echo_files"))).yaml("output_layout: parts");
     kill_until_done(4, total_kills() / 3, job, |ran| {
         assert!(ran.sorted_parts("") == expected, "rows are lost or doubled\n{ran}");
     });
@@ -187,7 +192,7 @@ fn files_survive_kills() {
         .flat_map(|n| [format!("{n}.txt.out: {}", n % 7), format!("batches/{n}.txt")])
         .collect();
     expected.sort();
-    let job = || files(Job::new(&guest("writes_files"))).yaml("output_action: summary_only");
+    let job = || files(TestJob::new(&guest("writes_files"))).yaml("output_action: summary_only");
     kill_until_done(2, total_kills() / 3, job, |ran| {
         let output = ran.dir().join("job/output");
         let mut found = Vec::new();
@@ -216,7 +221,7 @@ fn tables_survive_kills() {
         (0..2 * MINI_BATCHES).map(|id| format!("{id} \"name of {id}\"")).collect();
     expected.sort();
     let job = || {
-        Job::new(&guest("echo_table")).file("in.csv", &csv).yaml(
+        TestJob::new(&guest("echo_table")).file("in.csv", &csv).yaml(
             "inputs: {rows: {path: in.csv, format: csv}}\nmini_batch_size: 32\n\
              process_count_per_node: 2\nrun_max_try: 50",
         )
@@ -239,7 +244,7 @@ fn rows_that_are_copied_early_survive_kills() {
     let mut expected: Vec<String> = (0..200_000).map(row).collect();
     expected.sort();
     let job = || {
-        Job::new(&guest("echo_table")).file("in.csv", &csv).yaml(
+        TestJob::new(&guest("echo_table")).file("in.csv", &csv).yaml(
             "inputs: {rows: {path: in.csv, format: csv}}\nmini_batch_size: 128 KB\n\
              process_count_per_node: 2\nrun_max_try: 50",
         )

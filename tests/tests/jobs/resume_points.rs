@@ -7,7 +7,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, guest, root};
+use sandmill_tests::{Ran, TestJob, guest, root};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,14 @@ use std::path::Path;
 const FAIL_POINT: &str = "SANDMILL_FAIL_POINT";
 
 /// A job with rows and files, from six mini-batches.
-fn job() -> Job {
-    let job = Job::new(&guest("writes_files"))
+fn job() -> TestJob {
+    let job = TestJob::new(&guest("writes_files"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 2\nrun_max_try: 9");
     (0..6).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x".repeat(number)))
 }
 
 /// The same job, but the output has a file of rows for each worker.
-fn job_with_parts() -> Job {
+fn job_with_parts() -> TestJob {
     job().yaml("output_layout: parts")
 }
 
@@ -53,7 +53,7 @@ fn has_crashed(ran: &Ran) -> bool {
 /// Kills the leader at the first fail point, at the second, and so on, until a job reaches no more fail
 /// points. Each time, the leader of the first resume is also killed. `suffix`: `:cut` also removes bytes that
 /// were not synced.
-fn kill_at_each_point(job: impl Fn() -> Job, suffix: &str) {
+fn kill_at_each_point(job: impl Fn() -> TestJob, suffix: &str) {
     for number in 1.. {
         let ran = job().env(FAIL_POINT, &format!("*:{number}{suffix}")).run(&[]);
         if !has_crashed(&ran) {

@@ -4,12 +4,12 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use serde_json::Value;
 
 /// A job with one file in each mini-batch.
-fn job(files: usize, workers: usize) -> Job {
-    let mut job = Job::new(&guest("hostile_files"));
+fn job(files: usize, workers: usize) -> TestJob {
+    let mut job = TestJob::new(&guest("hostile_files"));
     for number in 0..files {
         job = job.file(&format!("input/{number:05}.txt"), "x");
     }
@@ -72,7 +72,7 @@ fn a_failure_that_is_not_tolerated_ends_the_job_soon() {
 fn a_failing_init_is_tried_three_times_per_worker() {
     for workers in [1, 2, 4] {
         let job =
-            Job::new(&guest("hostile_init")).file("input/a.txt", "x").file("input/b.txt", "x");
+            TestJob::new(&guest("hostile_init")).file("input/a.txt", "x").file("input/b.txt", "x");
         let mut job = job.yaml(&format!(
             "inputs: {{ texts: input }}\nprocess_count_per_node: {workers}\nmini_batch_size: 1\n\
              arguments: [--do, error]"

@@ -1,11 +1,11 @@
 //! What an entry script sees (arguments, variables, folders and names), and where its output and files go.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, cut_denials, guest};
+use sandmill_tests::{Ran, TestJob, cut_denials, guest};
 
 /// A job with the guest `surroundings`, and with every setting that a guest can see.
-fn surroundings() -> Job {
-    Job::new(&guest("surroundings"))
+fn surroundings() -> TestJob {
+    TestJob::new(&guest("surroundings"))
         .file("in/a.txt", "")
         .file("weights/w.bin", "")
         .file("more/m.bin", "")
@@ -111,7 +111,7 @@ fn levels(ran: &Ran) -> Vec<&'static str> {
 }
 
 /// Runs the guest `reads_outside` with these arguments. Returns its results for the paths in the arguments.
-fn access_results(job: Job, arguments: &[&str]) -> Vec<String> {
+fn access_results(job: TestJob, arguments: &[&str]) -> Vec<String> {
     let ran = job.run(&["--set", &format!("arguments={arguments:?}")]);
     ran.exits_with(0);
     let is_requested = |part: &&str| {
@@ -126,7 +126,7 @@ fn access_results(job: Job, arguments: &[&str]) -> Vec<String> {
 /// passes, but cannot write to them.
 #[test]
 fn side_inputs_and_source_are_read_only() {
-    let job = Job::new(&guest("reads_outside"))
+    let job = TestJob::new(&guest("reads_outside"))
         .file("in/a.txt", "1")
         .file("weights/deep/w.bin", "22")
         .file("more/m.bin", "333")
@@ -161,7 +161,7 @@ fn side_inputs_and_source_are_read_only() {
 
 #[test]
 fn a_glob_shows_only_the_files_that_it_matches() {
-    let job = Job::new(&guest("reads_outside"))
+    let job = TestJob::new(&guest("reads_outside"))
         .file("in/a.txt", "1")
         .file("in/secret.md", "22")
         .file("in/deep/b.txt", "333")

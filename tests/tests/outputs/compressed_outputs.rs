@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, python};
+use sandmill_tests::{Ran, TestJob, guest, python};
 use std::process::Command;
 
 /// The content of a file, read by pyarrow. For gzip, checks that Python's gzip and pandas read the same.
@@ -28,8 +28,8 @@ fn read(ran: &Ran, file: &str, compression: &str) -> String {
 }
 
 /// A job with three mini-batches of one row. Its entry script returns its input table unchanged.
-fn job(settings: &str) -> Job {
-    let job = Job::new(&guest("echo_table")).yaml(&format!(
+fn job(settings: &str) -> TestJob {
+    let job = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\n\
          append_row_file_name: rows\n{settings}"
     ));

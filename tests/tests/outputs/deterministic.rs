@@ -1,11 +1,11 @@
 //! With `deterministic: true`, the same mini-batch gives the same bytes.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 
 /// Runs twelve mini-batches of a guest that returns all facts that could differ between runs.
 fn repeats(deterministic: bool, arguments: &[&str]) -> Ran {
-    let mut job = Job::new(&guest("repeats")).yaml(&format!(
+    let mut job = TestJob::new(&guest("repeats")).yaml(&format!(
         "inputs: {{texts: in}}\nside_inputs: {{many: many}}\nmini_batch_size: 1\n\
          run_max_try: 3\ndeterministic: {deterministic}\noutput_files: overwrite"
     ));
@@ -80,7 +80,7 @@ fn without_deterministic_the_bytes_differ() {
 /// If `init` fails in a later instance, the attempt fails with the message of `init`.
 #[test]
 fn an_init_that_fails_later_fails_its_attempt() {
-    let ran = Job::new(&guest("repeats"))
+    let ran = TestJob::new(&guest("repeats"))
         .yaml("arguments: [--fail-later]\ninputs: {texts: in}\ndeterministic: true")
         .yaml("run_max_try: 2\nprocess_count_per_node: 1")
         .file("in/a", "")

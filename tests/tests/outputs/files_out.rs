@@ -1,9 +1,9 @@
 //! Files that entry scripts write: they are published only if their attempt succeeded.
 
-use sandmill_tests::{Job, guest};
+use sandmill_tests::{TestJob, guest};
 
-fn writes_files() -> Job {
-    Job::new(&guest("writes_files"))
+fn writes_files() -> TestJob {
+    TestJob::new(&guest("writes_files"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("in/a.txt", "1")
         .file("in/b.txt", "22")

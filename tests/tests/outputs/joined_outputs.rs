@@ -1,12 +1,12 @@
 //! `join`: the input's columns come before the columns of each row.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, python};
+use sandmill_tests::{Ran, TestJob, guest, python};
 use std::process::Command;
 
 /// Runs a job over three files. The second file fails.
 fn files(settings: &str) -> Ran {
-    Job::new(&guest("outcomes"))
+    TestJob::new(&guest("outcomes"))
         .yaml(&format!("inputs: {{texts: in}}\njoin: input\nerror_threshold: -1\n{settings}"))
         .file("in/a.txt", "1")
         .file("in/bad.txt", "22")
@@ -43,7 +43,7 @@ fn rows_are_joined_with_their_files() {
 
 /// A job whose entry script returns its input table unchanged.
 fn tables(join: &str) -> Ran {
-    Job::new(&guest("echo_table"))
+    TestJob::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: in.csv, format: csv}}\nrun_max_try: 1\nerror_threshold: -1")
         .yaml(&format!("output_format: {{type: csv}}\njoin: {join}"))
         .file("in.csv", "id,colour\n1,red\n2,blue\n")

@@ -1,11 +1,11 @@
 //! The formats of rows in the output file: as ParallelRunStep writes them, and as CSV or JSON lines.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 
 /// Runs a job with five mini-batches of one row. Its entry script returns its input table unchanged.
 fn tables(settings: &str) -> Ran {
-    let mut job = Job::new(&guest("echo_table")).yaml(&format!(
+    let mut job = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\n{settings}"
     ));
     for (number, row) in [
@@ -25,7 +25,7 @@ fn tables(settings: &str) -> Ran {
 
 /// Runs a job whose entry script returns `NAME: BYTES` for each file.
 fn rows(settings: &str) -> Ran {
-    Job::new(&guest("echo_files"))
+    TestJob::new(&guest("echo_files"))
         .yaml(&format!("inputs: {{texts: in}}\nprocess_count_per_node: 1\n{settings}"))
         .file("in/a.txt", "1")
         .file("in/b,\"c\".txt", "22")

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, python};
+use sandmill_tests::{Ran, TestJob, guest, python};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
@@ -12,8 +12,8 @@ use std::process::Command;
 const PARTS_FOLDER: &str = "job/output/parallel_run_step";
 
 /// A job with forty mini-batches of one row. Its entry script returns its input tables unchanged.
-fn tables(settings: &str) -> Job {
-    let job = Job::new(&guest("echo_table")).yaml(&format!(
+fn tables(settings: &str) -> TestJob {
+    let job = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 2\n\
          output_layout: parts\n{settings}"
     ));
@@ -100,7 +100,7 @@ fn parts_may_have_types() {
 
 #[test]
 fn the_folder_of_parts_can_be_named() {
-    let ran = Job::new(&guest("echo_files"))
+    let ran = TestJob::new(&guest("echo_files"))
         .yaml("inputs: {texts: in}\noutput_layout: parts\noutput: results")
         .yaml("append_row_file_name: all.d\njoin: input\noutput_format: {type: csv}")
         .file("in/a.txt", "12")
@@ -110,7 +110,7 @@ fn the_folder_of_parts_can_be_named() {
     let text = fs::read_to_string(parts[0].path()).unwrap();
     assert_eq!((parts.len(), text.as_str()), (1, "file,value\n/inputs/texts/a.txt,a.txt: 2\n"));
     // A file that the entry script writes cannot have the name of the folder of parts.
-    let ran = Job::new(&guest("writes_files"))
+    let ran = TestJob::new(&guest("writes_files"))
         .yaml("inputs: {texts: in}\noutput_layout: parts\nappend_row_file_name: a.txt.out")
         .file("in/a.txt", "12")
         .run(&[]);

@@ -6,7 +6,7 @@
 
 use insta::assert_snapshot;
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Job, Ran, Running, guest, python, root};
+use sandmill_tests::{Ran, Running, TestJob, guest, python, root};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -37,8 +37,8 @@ fn read_by_python(ran: &Ran, file: &str, code: &str) -> String {
 
 /// A job whose entry script returns the tables of the reference script, one in each mini-batch. Also returns
 /// the folder with these tables.
-fn tables(count: usize, settings: &str) -> (Job, String) {
-    let job = Job::new(&guest("hostile_returns_file"))
+fn tables(count: usize, settings: &str) -> (TestJob, String) {
+    let job = TestJob::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
     fs::create_dir_all(job.path("in")).unwrap();
     let folder = job.path("in").display().to_string();
@@ -48,7 +48,7 @@ fn tables(count: usize, settings: &str) -> (Job, String) {
 }
 
 fn rows(settings: &str) -> Ran {
-    Job::new(&guest("outcomes"))
+    TestJob::new(&guest("outcomes"))
         .yaml(&format!("inputs: {{texts: in}}\nprocess_count_per_node: 1\n{settings}"))
         .yaml("error_threshold: -1")
         .file("in/a.txt", "1")
@@ -190,8 +190,8 @@ fn a_leader_may_end_while_the_output_is_made() {
 }
 
 /// A job that needs some time to make its output, because each row has 64 MB.
-fn job_with_large_rows() -> Job {
-    let job = Job::new(&guest("hostile_files")).yaml(
+fn job_with_large_rows() -> TestJob {
+    let job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, huge-rows]\nmini_batch_size: 1\n\
          process_count_per_node: 1\noutput_format: {type: parquet, compression: zstd}",
     );
@@ -251,7 +251,7 @@ fn the_maker_of_the_output_ends_with_its_leader() {
 /// The disk becomes full while the output is made. The job is resumed when the disk has room.
 #[test]
 fn no_room_for_the_output() {
-    let job = Job::new(&guest("hostile_files")).yaml(
+    let job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, huge-rows]\nmini_batch_size: 1\n\
          process_count_per_node: 1\noutput: results\n\
          output_format: {type: parquet, compression: none}",
@@ -288,8 +288,8 @@ fn no_room_for_the_output() {
 
 /// A job whose entry script returns tables of two rows, one in each mini-batch. `columns`: the columns of
 /// each table, as Python code.
-fn tables_of(columns: &[&str], settings: &str) -> Job {
-    let job = Job::new(&guest("hostile_returns_file"))
+fn tables_of(columns: &[&str], settings: &str) -> TestJob {
+    let job = TestJob::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
     fs::create_dir_all(job.path("in")).unwrap();
     let mut code = "import sys, pyarrow as pa\n".to_owned();

@@ -1,6 +1,6 @@
 //! Runs the examples of the repository and compares their results with scikit-learn's predictions.
 
-use sandmill_tests::{Job, Ran, root};
+use sandmill_tests::{Ran, TestJob, root};
 use std::fs;
 
 /// Runs a job of an example, and compares its rows with the expected rows in the repository, in any order.
@@ -8,7 +8,7 @@ use std::fs;
 fn run(example: &str, job: &str, rows: usize) -> Ran {
     let folder = root().join("examples").join(example);
     let job = folder.join(job).display().to_string();
-    let ran = Job::with_compilers().command(&["run", &job, "--job-dir", "job"]);
+    let ran = TestJob::with_compilers().command(&["run", &job, "--job-dir", "job"]);
     ran.exits_with(0);
     let mut expected = Vec::new();
     for file in fs::read_dir(folder.join("expected")).expect("the example has expected rows") {

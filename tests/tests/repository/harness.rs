@@ -1,17 +1,17 @@
 //! Tests of the test harness with very simple jobs. Its reports about a run must be true.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest, guests, python_guest};
+use sandmill_tests::{TestJob, guest, guests, python_guest};
 
 const FILES: &str = "inputs: { files: input }\nmini_batch_size: 2\nprocess_count_per_node: 2";
 
-fn three_files(job: Job) -> Job {
+fn three_files(job: TestJob) -> TestJob {
     job.yaml(FILES).file("input/a.txt", "").file("input/b.txt", "xx").file("input/c/d.txt", "y\n")
 }
 
 #[test]
 fn a_job_runs_and_leaves_nothing_running() {
-    let ran = three_files(Job::new(&guest("echo_files"))).run(&[]);
+    let ran = three_files(TestJob::new(&guest("echo_files"))).run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output().len(), 3);
     assert!(ran.log("job_result.txt").contains("completed"), "{ran}");
@@ -19,7 +19,8 @@ fn a_job_runs_and_leaves_nothing_running() {
 
 #[test]
 fn a_component_of_another_toolchain_runs() {
-    let ran = three_files(Job::new(&python_guest()).yaml("arguments: [--prefix, '> ']")).run(&[]);
+    let ran =
+        three_files(TestJob::new(&python_guest()).yaml("arguments: [--prefix, '> ']")).run(&[]);
     ran.exits_with(0);
     assert_snapshot!(ran.sorted_output().join("\n"), @r"
     > a.txt: 0

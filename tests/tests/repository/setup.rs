@@ -18,9 +18,9 @@ const REAL_COMMANDS: [&str; 16] = [
 ];
 
 /// A pretended machine. It has the commands that all tests need, but Rust has no WebAssembly target on it.
-struct Machine(TempDir);
+struct NewMachine(TempDir);
 
-impl Machine {
+impl NewMachine {
     fn new() -> Self {
         let machine = Self(TempDir::new().unwrap());
         let root = machine.0.path();
@@ -77,7 +77,7 @@ impl Machine {
 }
 
 /// Adds a rustup that can add the target.
-fn with_working_rustup(machine: Machine) -> Machine {
+fn with_working_rustup(machine: NewMachine) -> NewMachine {
     let libraries = machine.0.path().join("libraries");
     let rustc =
         format!("[ $1 = --version ] && echo 'rustc 1.99.0 (x)' || echo {}", libraries.display());
@@ -91,7 +91,7 @@ const RUSTUP_WITHOUT_NETWORK: &str =
 
 #[test]
 fn rustup_adds_the_target_once() {
-    let machine = with_working_rustup(Machine::new());
+    let machine = with_working_rustup(NewMachine::new());
     assert_snapshot!(machine.setup(), @r"
     setup: adding Rust's wasm32-wasip2 target (rustup target add wasm32-wasip2)
     exit status: 0
@@ -103,7 +103,7 @@ fn rustup_adds_the_target_once() {
 #[test]
 fn distribution_packages_replace_a_failing_rustup() {
     let installed = "[ -e $0.done ] && echo installed || exit 1";
-    let machine = Machine::new()
+    let machine = NewMachine::new()
         .fake("rustup", RUSTUP_WITHOUT_NETWORK)
         .fake("dpkg-query", installed)
         .fake("apt-cache", "echo '  Candidate: (none)'")
@@ -121,7 +121,7 @@ fn distribution_packages_replace_a_failing_rustup() {
 
 #[test]
 fn a_failed_rustup_is_not_retried() {
-    let machine = Machine::new()
+    let machine = NewMachine::new()
         .fake("rustup", RUSTUP_WITHOUT_NETWORK)
         .fake("dpkg-query", "exit 1")
         .fake("apt-cache", "echo '  Candidate: 1.0'")
@@ -139,7 +139,7 @@ fn a_failed_rustup_is_not_retried() {
 
 #[test]
 fn without_an_installer_there_is_one_clear_line() {
-    assert_snapshot!(Machine::new().setup(), @r"
+    assert_snapshot!(NewMachine::new().setup(), @r"
     setup: rustup is not installed; trying the packages of the distribution
     setup: error: no compiler for WebAssembly: rustup is not installed, and this system has no apt-get. Install one by hand: rustup target add wasm32-wasip2, or the packages rustc-web rust-web-src wasi-libc lld
     exit status: 1
@@ -148,7 +148,7 @@ fn without_an_installer_there_is_one_clear_line() {
 
 #[test]
 fn an_old_rust_is_refused() {
-    let machine = Machine::new().fake("rustc", "echo 'rustc 1.70.0 (x)'");
+    let machine = NewMachine::new().fake("rustc", "echo 'rustc 1.70.0 (x)'");
     let messages = machine.setup();
     assert!(
         messages.contains(

@@ -2,7 +2,7 @@
 
 use crate::{cache, files, is_installed, make, native, table, text};
 use insta::assert_snapshot;
-use sandmill_tests::{Job, root};
+use sandmill_tests::{TestJob, root};
 use std::fmt::Write as _;
 
 /// The sales of ten stores as CSV: whole numbers, floats with nulls, text, dates and booleans.
@@ -135,7 +135,7 @@ fn the_example_equals_scikit_learn() {
         return;
     }
     let example = root().join("examples/iris");
-    let ran = Job::empty().env("SANDMILL_CACHE_DIR", &text(&cache())).command(&[
+    let ran = TestJob::empty().env("SANDMILL_CACHE_DIR", &text(&cache())).command(&[
         "run",
         &text(&example.join("python/job.yaml")),
         "--job-dir",
@@ -160,7 +160,7 @@ fn a_model_of_mlflow_is_scored_as_by_an_endpoint() {
         let (_, rest) = section.split_once(&format!("```{kind}\n")).expect("an example");
         rest.split_once("```").expect("its end").0.to_owned()
     };
-    let job = Job::empty()
+    let job = TestJob::empty()
         .file("score.py", block("python"))
         .file("job.yaml", block("yaml"))
         .env("SANDMILL_CACHE_DIR", &text(&cache()));

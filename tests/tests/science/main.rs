@@ -6,7 +6,7 @@ mod rules;
 mod wrong_scripts;
 
 use sandmill::runtimes::{Runtime, find};
-use sandmill_tests::{Job, python, root};
+use sandmill_tests::{TestJob, python, root};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -31,16 +31,16 @@ fn text(path: &Path) -> String {
 }
 
 /// A job for one worker over the files in the folder `in`. The script can also read the files in `source`.
-fn files(script: &str) -> Job {
-    Job::new(Path::new("score.py"))
+fn files(script: &str) -> TestJob {
+    TestJob::new(Path::new("score.py"))
         .yaml("source_directory: source\ninputs: {items: in}\nmini_batch_size: 2\nprocess_count_per_node: 1")
         .file("source/score.py", script)
         .env("SANDMILL_CACHE_DIR", &text(&cache()))
 }
 
 /// A job for two workers over `t.csv`, with 7 rows per mini-batch.
-fn table(script: &str, csv: &str) -> Job {
-    Job::new(Path::new("source/score.py"))
+fn table(script: &str, csv: &str) -> TestJob {
+    TestJob::new(Path::new("source/score.py"))
         .yaml("inputs: {t: {path: t.csv, format: csv}}\nmini_batch_size: 7 rows\nprocess_count_per_node: 2\nordered: true")
         .file("source/score.py", script)
         .file("t.csv", csv)
@@ -63,7 +63,7 @@ fn native(folder: &Path, kind: &str, paths: &[&str], rows: Option<&str>) -> Stri
 }
 
 /// Runs a Python program in the job's folder, to create files.
-fn make(job: &Job, program: &str) {
+fn make(job: &TestJob, program: &str) {
     let ran = Command::new(python())
         .args(["-c", program])
         .current_dir(job.dir())

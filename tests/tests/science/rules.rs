@@ -2,7 +2,7 @@
 
 use crate::{cache, files, is_installed, make, table, text};
 use insta::assert_snapshot;
-use sandmill_tests::{Job, root};
+use sandmill_tests::{TestJob, root};
 use std::path::Path;
 
 const TWO_ROWS: &str = "a,b\n1,x\n2,y\n";
@@ -35,7 +35,7 @@ def shutdown():
 ";
     let kinds = ["list", "array", "series", "frame", "none", "table", "failed"];
     let csv: String = kinds.map(|kind| format!("{kind},7\n")).concat();
-    let job = Job::new(Path::new("score.py"))
+    let job = TestJob::new(Path::new("score.py"))
         .file("score.py", script)
         .file("t.csv", format!("kind,n\n{csv}"))
         .yaml("inputs: {t: {path: t.csv, format: csv}}\npartition_keys: [kind]\nprocess_count_per_node: 1\nerror_threshold: -1")

@@ -1,7 +1,7 @@
 //! Inputs and outputs in stores: S3 on moto's server, web servers with faults, and Azure's blobs.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python, root};
+use sandmill_tests::{Ran, Server, TestJob, bytes_here, guest, python, root};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,14 +11,14 @@ use std::process::Command;
 const SECRET: &str = "hushhush";
 
 /// A job over files, which caches objects in its own folder.
-fn job(inputs: &str) -> Job {
-    let job = Job::new(&guest("echo_files")).yaml(&format!(
+fn job(inputs: &str) -> TestJob {
+    let job = TestJob::new(&guest("echo_files")).yaml(&format!(
         "inputs: {inputs}\nmini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1"
     ));
     datastores(job, "")
 }
 
-fn datastores(job: Job, stores: &str) -> Job {
+fn datastores(job: TestJob, stores: &str) -> TestJob {
     let x = "  x: {type: http, url: http://x, anonymous: true}\n";
     job.datastores("1 MB", &format!("{x}{stores}"))
 }
@@ -118,7 +118,7 @@ fn globs_single_objects_and_tables_of_s3() {
              0  t              2  a.csv .. c.txt
              1  t              1  b.csv
     ");
-    let table = Job::new(&guest("echo_table"))
+    let table = TestJob::new(&guest("echo_table"))
         .yaml("inputs: {t: {path: 's3://box/**/*.csv', format: csv}}");
     let ran = moto.opened_for(datastores(table, "")).run(&[]);
     ran.exits_with(0);
@@ -166,7 +166,7 @@ fn the_first_mini_batch_waits_only_for_its_objects() {
     let server = Server::objects(0);
     let url = server.url();
     let paths = format!("[{url}/in/a-1, {url}/in/b-2, {url}/in/held.c-3]");
-    let start_and_wait_for = |job: Job, text: &str| {
+    let start_and_wait_for = |job: TestJob, text: &str| {
         let mut running = job.start(&[]);
         let rows = running.dir().join("job/output/parallel_run_step.txt");
         running.until("a row", |_| fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(text)));
@@ -181,7 +181,7 @@ fn the_first_mini_batch_waits_only_for_its_objects() {
 
     let server = Server::objects(0);
     let paths = paths.replace(&url, &server.url());
-    let tables = Job::new(&guest("echo_table")).yaml(&format!(
+    let tables = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{t: {{paths: {paths}, format: csv, header: false, \
          schema: {{x: string}}}}}}\narguments: [--rows]"
     ));
@@ -369,7 +369,7 @@ fn cached_files_of_an_earlier_version_are_not_used() {
     for name in ["a.csv", "b.csv"] {
         moto.put(&format!("/box/in/{name}"), "n\n1\n");
     }
-    let table = Job::new(&guest("echo_table"))
+    let table = TestJob::new(&guest("echo_table"))
         .yaml("inputs: {t: {path: s3://box/in/, format: csv}}\narguments: [--rows]");
     let ran = moto.opened_for(datastores(table, "")).run(&[]);
     ran.exits_with(0);

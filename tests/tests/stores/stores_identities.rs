@@ -2,7 +2,7 @@
 //! the certificates that TLS trusts. A server imitates the clouds.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Server, guest};
+use sandmill_tests::{Ran, Server, TestJob, guest};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -30,8 +30,8 @@ impl Clouds {
 }
 
 /// A job over files of a datastore, or of a URL.
-fn job(inputs: &str, stores: &str) -> Job {
-    let job = Job::new(&guest("echo_files"))
+fn job(inputs: &str, stores: &str) -> TestJob {
+    let job = TestJob::new(&guest("echo_files"))
         .yaml(&format!("inputs: {{t: {inputs}}}\nprocess_count_per_node: 1\nerror_threshold: -1"));
     job.datastores("1 MB", stores)
 }
@@ -115,7 +115,7 @@ fn a_service_account_gives_access_to_google() {
 fn the_identity_of_a_google_machine_is_used() {
     let clouds = Clouds::new(false);
     let url = clouds.server.url();
-    let machine = |job: Job| {
+    let machine = |job: TestJob| {
         let host = format!("127.0.0.1:{}", clouds.server.port);
         job.env("GCE_METADATA_HOST", &host).run(&[])
     };
@@ -129,7 +129,7 @@ fn the_identity_of_a_google_machine_is_used() {
 fn the_identity_of_an_azure_application_is_used() {
     let clouds = Clouds::new(false);
     let url = clouds.server.url();
-    let machine = |job: Job, header: &str| {
+    let machine = |job: TestJob, header: &str| {
         job.env("IDENTITY_ENDPOINT", &format!("{url}/msi/token"))
             .env("IDENTITY_HEADER", header)
             .run(&[])
@@ -171,7 +171,7 @@ fn identities_of_amazon_machines_pods_and_roles_are_used() {
     // Sandmill uses an STS server only with TLS, so this server has a certificate.
     let clouds = Clouds::new(true);
     let url = clouds.secure_url();
-    let role = |job: Job| {
+    let role = |job: TestJob| {
         job.env("SSL_CERT_FILE", &clouds.path("ca.pem")).env("AWS_ENDPOINT_URL_STS", &url).run(&[])
     };
     fs::write(clouds.folder.path().join("web.token"), "hushhush-web").expect("a token");

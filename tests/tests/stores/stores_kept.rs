@@ -2,19 +2,19 @@
 //! caches on unusual disks.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Server, cut_denials, guest};
+use sandmill_tests::{Ran, Server, TestJob, cut_denials, guest};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A job that caches objects in its own folder.
-fn job(script: &str, lines: &str, server: &Server) -> Job {
-    server.opened_for(Job::new(&guest(script)).yaml(lines).datastores("1 MB", ""))
+fn job(script: &str, lines: &str, server: &Server) -> TestJob {
+    server.opened_for(TestJob::new(&guest(script)).yaml(lines).datastores("1 MB", ""))
 }
 
 /// A job that tries to read these paths.
-fn reading(lines: &str, paths: &[&str], server: &Server) -> Job {
+fn reading(lines: &str, paths: &[&str], server: &Server) -> TestJob {
     let arguments: Vec<_> = paths.iter().map(|path| format!("--path, {path}")).collect();
     let lines = format!(
         "inputs: {{texts: in}}\nprocess_count_per_node: 1\narguments: [{}]\n{lines}",

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python};
+use sandmill_tests::{Ran, Server, TestJob, bytes_here, guest, python};
 use std::fs;
 use std::process::Command;
 
@@ -12,12 +12,12 @@ use std::process::Command;
 const CACHE_BYTES: u64 = 1 << 20;
 
 /// A job over tables, which caches objects in its own folder.
-fn job(server: &Server, inputs: &str) -> Job {
+fn job(server: &Server, inputs: &str) -> TestJob {
     job_with_cache(server, inputs, CACHE_BYTES)
 }
 
-fn job_with_cache(server: &Server, inputs: &str, cache_bytes: u64) -> Job {
-    let job = Job::new(&guest("echo_table")).yaml(&format!(
+fn job_with_cache(server: &Server, inputs: &str, cache_bytes: u64) -> TestJob {
+    let job = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {inputs}\nmini_batch_size: 10 KB\nprocess_count_per_node: 2\nerror_threshold: -1\n\
          ordered: true\narguments: [--rows]"
     ));
@@ -25,7 +25,7 @@ fn job_with_cache(server: &Server, inputs: &str, cache_bytes: u64) -> Job {
 }
 
 /// Adds access to the server, and an object cache in the job's folder.
-fn with_store(job: Job, server: &Server, cache_bytes: u64) -> Job {
+fn with_store(job: TestJob, server: &Server, cache_bytes: u64) -> TestJob {
     server.opened_for(job.datastores(&cache_bytes.to_string(), ""))
 }
 
@@ -44,7 +44,7 @@ fn csv(object: usize, rows: usize) -> String {
 }
 
 /// A store with tables, and a job over local copies of these tables.
-fn tables(objects: usize, rows: usize) -> (Server, Job) {
+fn tables(objects: usize, rows: usize) -> (Server, TestJob) {
     let moto = Server::moto();
     moto.put("/box", "");
     let mut local_job = job(&moto, LOCAL_INPUT);
@@ -58,7 +58,7 @@ fn tables(objects: usize, rows: usize) -> (Server, Job) {
 }
 
 /// Runs a job, checks the number of rows, and returns the rows.
-fn rows_of(job: Job, count: usize) -> String {
+fn rows_of(job: TestJob, count: usize) -> String {
     let ran = job.run(&[]);
     ran.exits_with(0);
     let rows = ran.output();
@@ -70,7 +70,7 @@ fn rows_of(job: Job, count: usize) -> String {
 const STORE_INPUT: &str = "{t: {path: s3://box/in/, format: csv}}";
 
 /// Runs a job, and checks that its cached objects never exceed the size of the cache.
-fn run_and_watch_cache(job: Job, settings: &[&str]) -> Ran {
+fn run_and_watch_cache(job: TestJob, settings: &[&str]) -> Ran {
     let objects = job.path("objects");
     let settings: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
     let mut running = job.start(&settings);
@@ -262,7 +262,7 @@ fn inputs_needed_all_at_once_must_fit_the_cache() {
         moto.put(&format!("/box/{name}"), vec![b'x'; 600 << 10]);
     }
     let refused = |table: &str, lines: &str| {
-        let job = Job::new(&guest("echo_table")).yaml(&format!(
+        let job = TestJob::new(&guest("echo_table")).yaml(&format!(
             "inputs: {{t: {{paths: ['s3://box/large/', 's3://box/too/'], {table}}}}}\n{lines}"
         ));
         let ran = with_store(job, &moto, CACHE_BYTES).run(&[]);

@@ -1,15 +1,15 @@
 //! File inputs in stores. A manifest lists the objects, and an object is fetched when a mini-batch needs it.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Running, Server, guest};
+use sandmill_tests::{Running, Server, TestJob, guest};
 use std::fs;
 
 /// Settings of all jobs.
 const SETTINGS: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
 
 /// A job over files of a store, which caches objects in its own folder.
-fn job(inputs: &str, server: &Server) -> Job {
-    let job = Job::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{SETTINGS}"));
+fn job(inputs: &str, server: &Server) -> TestJob {
+    let job = TestJob::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{SETTINGS}"));
     server.opened_for(job.datastores("1 MB", ""))
 }
 
@@ -81,7 +81,7 @@ fn names_and_folders_are_found_in_the_list() {
 fn a_mini_batch_sees_only_its_own_objects() {
     let moto = bucket(&[("in/a.txt", "1"), ("in/b.txt", "22"), ("in/c.txt", "333")]);
     for address in ["s3://box/in/", "s3://box/in"] {
-        let script = Job::new(&guest("reads_outside")).yaml(&format!(
+        let script = TestJob::new(&guest("reads_outside")).yaml(&format!(
             "inputs: {{t: '{address}'}}\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
              arguments: [--path, /inputs/t/a.txt, --path, /inputs/t/b.txt, --path, /inputs/t/c.txt]"
         ));
@@ -140,12 +140,12 @@ fn an_empty_object_with_others_below_is_a_folder() {
     };
     assert_eq!(plan("s3://box/d"), "0t2e.csv..f.csv");
     assert_eq!(plan("s3://box/*"), "0t1a.csv");
-    let table = Job::new(&guest("echo_table"))
+    let table = TestJob::new(&guest("echo_table"))
         .yaml("inputs: {t: {path: s3://box/, format: csv}}\narguments: [--rows]");
     let of_tables = moto.opened_for(table.datastores("1 MB", "")).run(&[]);
     of_tables.exits_with(0);
     assert_eq!(of_tables.sorted_output(), ["1", "2", "3"]);
-    let side_input = Job::new(&guest("reads_outside")).file("in/x.txt", "").yaml(
+    let side_input = TestJob::new(&guest("reads_outside")).file("in/x.txt", "").yaml(
         "inputs: {t: in}\nside_inputs: {s: s3://box/}\nprocess_count_per_node: 1\narguments: [--path, \
          /side_inputs/s/d/e.csv, --path, /side_inputs/s/d/f.csv]",
     );
@@ -251,7 +251,7 @@ fn a_killed_fetch_process_is_replaced_for_tables() {
     let names: Vec<_> = (0..40).map(|index| format!("a{index:02}-3")).collect();
     let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
     let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
-    let table = Job::new(&guest("echo_table")).yaml(&format!(
+    let table = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
          process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
         paths.join(", ")
@@ -283,7 +283,7 @@ fn objects_fetched_by_a_killed_job_are_reused() {
     let names: Vec<_> = (0..20).map(|index| format!("a{index:02}-3")).collect();
     let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
     let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
-    let table = Job::new(&guest("echo_table")).yaml(&format!(
+    let table = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
          process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
         paths.join(", ")

@@ -4,12 +4,12 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest};
+use sandmill_tests::{TestJob, guest};
 use std::fs;
 
 /// The message about an entry script with this name and content.
 fn refused(name: &str, content: &[u8]) -> String {
-    let ran = Job::empty()
+    let ran = TestJob::empty()
         .yaml(&format!("name: test\nentry_script: {name}\ninputs: {{ texts: input }}"))
         .file(name, content)
         .file("input/a.txt", "a")
@@ -63,7 +63,7 @@ fn a_damaged_component_is_refused() {
 #[test]
 fn paths_that_are_not_files_are_refused() {
     let job = |script: &str| {
-        let job = Job::empty().file("folder/a.txt", "a").file("input/a.txt", "a");
+        let job = TestJob::empty().file("folder/a.txt", "a").file("input/a.txt", "a");
         let job = job.yaml(&format!("name: test\nentry_script: {script}\ninputs: {{ t: input }}"));
         let ran = job.run(&[]);
         ran.exits_with(2);
@@ -82,7 +82,7 @@ fn paths_that_are_not_files_are_refused() {
 #[test]
 fn components_without_the_contract_are_refused() {
     let run = |name: &str| {
-        let job = Job::new(&guest(name)).yaml("inputs: { t: input }").file("input/a", "a");
+        let job = TestJob::new(&guest(name)).yaml("inputs: { t: input }").file("input/a", "a");
         let ran = job.run(&[]);
         ran.exits_with(2);
         assert!(!ran.has("job"), "nothing is left\n{ran}");
@@ -99,7 +99,7 @@ fn components_without_the_contract_are_refused() {
 #[test]
 fn a_component_other_than_the_pinned_one_is_refused() {
     let pin = "0".repeat(64);
-    let ran = Job::new(&guest("echo_files"))
+    let ran = TestJob::new(&guest("echo_files"))
         .yaml(&format!("inputs: {{ t: input }}\nentry_script_digest: sha256:{pin}"))
         .file("input/a", "a")
         .run(&[]);

@@ -4,7 +4,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, good_row, root, sandmill, wat_module};
+use sandmill_tests::{Ran, TestJob, good_row, root, sandmill, wat_module};
 use serde_json::Value;
 use std::fs;
 use std::ops::Deref;
@@ -50,9 +50,9 @@ fn cgroups_of_leaders(folder: &Path) -> Vec<String> {
 }
 
 /// A job with a guest whose `run` has this body, in WebAssembly's text format.
-fn job_of(run: &str) -> Job {
+fn job_of(run: &str) -> TestJob {
     let guest = wat_module(&format!("(module COMMON GOOD (func RUN {run}))"));
-    Job::empty().file("guest.wasm", guest).yaml("name: test\nentry_script: guest.wasm")
+    TestJob::empty().file("guest.wasm", guest).yaml("name: test\nentry_script: guest.wasm")
 }
 
 /// Returns one row.
@@ -60,7 +60,7 @@ const GOOD: &str = "(call $good (local.get $id))";
 /// Never returns.
 const ENDLESS: &str = "(loop $again (br $again)) unreachable";
 
-fn job() -> Job {
+fn job() -> TestJob {
     job_of(GOOD).yaml("inputs: { texts: input }").file("input/a.txt", "two words")
 }
 

@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Job, Ran, Running, guest};
+use sandmill_tests::{Ran, Running, TestJob, guest};
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -114,7 +114,7 @@ fn run_of(types: &str, parameter: &str) -> Vec<u8> {
 /// expected message, ends soon, and leaves no process and no file.
 fn assert_all_refuse(script: &[u8], expected: &str) {
     let job = || {
-        Job::empty()
+        TestJob::empty()
             .file("script.wasm", script)
             .file("input/a.txt", "a")
             .yaml("name: test\nentry_script: script.wasm\ninputs: {texts: input}")
@@ -205,7 +205,7 @@ fn names_without_end() {
         .map(|n| format!("(export \"{}{n}\" (core module $m))", "long-name-".repeat(9) + "x"))
         .collect();
     let component = wat::parse_str(format!("(component (core module $m) {many})")).unwrap();
-    let ran = Job::empty().file("many.wasm", component).command(&["check", "many.wasm"]);
+    let ran = TestJob::empty().file("many.wasm", component).command(&["check", "many.wasm"]);
     ran.exits_with(2).says("the names of its imports and exports take");
     assert_ends_well(&ran);
 }
@@ -218,7 +218,7 @@ fn build_parses_nothing_in_its_own_process() {
         (b"\0asm\x01\0\0\0\xff\xff\xff".to_vec(), "damaged WebAssembly"),
         (component_of(&with_data(1 << 20)), ""),
     ] {
-        let ran = Job::empty().file("script.wasm", module).command(&["build", "script.wasm"]);
+        let ran = TestJob::empty().file("script.wasm", module).command(&["build", "script.wasm"]);
         if expected.is_empty() {
             // `build` reads only the names in a component.
             ran.exits_with(0);
@@ -252,7 +252,7 @@ fn compilers_of(digest: &str) -> Vec<u32> {
 }
 
 /// The SHA-256 of a file, as in the name of its cache entry.
-fn digest_of(job: Job, script: &str) -> (String, Job) {
+fn digest_of(job: TestJob, script: &str) -> (String, TestJob) {
     let ran = job.command(&["build", script]);
     ran.exits_with(0);
     let line = ran.stderr.lines().find_map(|line| line.strip_prefix("sha256:")).unwrap();
@@ -275,8 +275,8 @@ fn until_gone(digest: &str) {
     }
 }
 
-fn slow_job() -> (String, Job) {
-    let job = Job::empty()
+fn slow_job() -> (String, TestJob) {
+    let job = TestJob::empty()
         .file("slow.wasm", slow())
         .file("input/a.txt", "a")
         .yaml("name: test\nentry_script: slow.wasm\ninputs: {texts: input}")
@@ -351,10 +351,10 @@ fn the_death_of_a_compiler_is_reported() {
 /// Several commands that compile the same component concurrently all succeed, and one cache entry stays.
 #[test]
 fn commands_that_compile_at_once_share_one_cache() {
-    let folder = Job::empty();
+    let folder = TestJob::empty();
     let cache = folder.path("cache").display().to_string();
     let good = guest("echo_files").display().to_string();
-    let start = || Job::empty().env("SANDMILL_CACHE_DIR", &cache).spawn(&["check", &good]);
+    let start = || TestJob::empty().env("SANDMILL_CACHE_DIR", &cache).spawn(&["check", &good]);
     let running: Vec<_> = (0..4).map(|_| start()).collect();
     for command in running {
         command.wait().exits_with(0);
@@ -367,12 +367,12 @@ fn commands_that_compile_at_once_share_one_cache() {
 fn a_poisoned_entry_is_not_used() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let good = guest("echo_files").display().to_string();
-    let check = |job: Job| {
+    let check = |job: TestJob| {
         let ran = job.env("SANDMILL_CACHE_DIR", "cache").command(&["check", &good]);
         ran.exits_with(0);
         ran
     };
-    let mut ran = check(Job::empty());
+    let mut ran = check(TestJob::empty());
     let mut cached = fs::read_dir(ran.dir().join("cache")).unwrap();
     let path = cached.next().unwrap().unwrap().path();
     let whole = fs::read(&path).unwrap();
@@ -417,10 +417,10 @@ fn a_poisoned_entry_is_not_used() {
 }
 
 /// A job whose planner spends some time on grouping rows.
-fn grouping() -> Job {
+fn grouping() -> TestJob {
     let rows: String =
         (0..400_000).map(|row| format!("{},{row} and more text\n", row % 50)).collect();
-    Job::new(&guest("returns_keys")).file("in/a.csv", format!("key,x\n{rows}")).yaml(
+    TestJob::new(&guest("returns_keys")).file("in/a.csv", format!("key,x\n{rows}")).yaml(
         "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
          process_count_per_node: 2",
     )

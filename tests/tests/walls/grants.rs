@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran};
+use sandmill_tests::{Ran, TestJob};
 
 /// A component with these imports, whose `run` returns no rows.
 fn component(imports: &str) -> Vec<u8> {
@@ -42,7 +42,7 @@ fn instances(names: &[&str]) -> String {
 }
 
 fn run(imports: &str) -> Ran {
-    Job::empty()
+    TestJob::empty()
         .yaml("name: test\nentry_script: entry.wasm\nrank_mini_batch_count: 1")
         .file("entry.wasm", component(imports))
         .run(&[])
@@ -141,7 +141,7 @@ fn an_unknown_function_is_refused() {
 
 /// Runs `sandmill inspect` on components with these imports.
 fn inspect(files: &[(&str, &str)], arguments: &[&str]) -> Ran {
-    let mut job = Job::empty();
+    let mut job = TestJob::empty();
     for (name, imports) in files {
         job = job.file(name, component(imports));
     }
@@ -253,7 +253,7 @@ fn inspect_prints_json() {
 #[test]
 fn inspect_refuses_files_that_are_not_components() {
     let refusal = |name: &str, content: &[u8]| {
-        let ran = Job::empty().file("a.wasm", content).command(&["inspect", name]);
+        let ran = TestJob::empty().file("a.wasm", content).command(&["inspect", name]);
         ran.exits_with(2);
         ran.messages()
     };

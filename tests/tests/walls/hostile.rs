@@ -5,15 +5,15 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, guest, redact};
+use sandmill_tests::{Ran, TestJob, guest, redact};
 use std::fs;
 
 /// The rows of the mini-batches that no act harmed.
 const GOOD: [&str; 4] = ["f0.txt: 0", "f1.txt: 1", "f4.txt: 4", "f5.txt: 5"];
 
 /// A job of three mini-batches of two files each. The guest commits `harm` in the second mini-batch.
-fn job(harm: &str) -> Job {
-    let mut job = Job::new(&guest("hostile_files")).watched().yaml(&format!(
+fn job(harm: &str) -> TestJob {
+    let mut job = TestJob::new(&guest("hostile_files")).watched().yaml(&format!(
         "inputs: {{ texts: input }}\n\
          arguments: [--do, {harm}, --on-batch, '1']\n\
          mini_batch_size: 2\n\

@@ -4,7 +4,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Fate, Job, Ran, good_row, play, wat_guest, wat_module};
+use sandmill_tests::{Fate, Ran, TestJob, good_row, play, wat_guest, wat_module};
 use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
@@ -85,7 +85,7 @@ fn run_with(definitions: &str, settings: &str) -> Ran {
     let text =
         format!("(module COMMON GOOD {definitions} (func RUN (call $good (local.get $id))))");
     let (_folder, guest) = write_guest(&wat_module(&text));
-    let ran = Job::new(&guest)
+    let ran = TestJob::new(&guest)
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
         .yaml(settings)
         .file("in/a.txt", "")
@@ -133,7 +133,7 @@ fn a_start_function_that_loops_ends_with_its_job() {
     let text = "(module COMMON GOOD (func $start (loop $l (br $l))) (start $start)
         (func RUN (call $good (local.get $id))))";
     let (_folder, guest) = write_guest(&wat_module(text));
-    let mut running = Job::new(&guest)
+    let mut running = TestJob::new(&guest)
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
         .file("in/a.txt", "")
         .watched()

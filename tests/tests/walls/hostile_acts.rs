@@ -3,7 +3,7 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Fate, Job, guest, play};
+use sandmill_tests::{Fate, TestJob, guest, play};
 use std::fs;
 
 fn gives(rows: &[&str]) -> Fate {
@@ -114,7 +114,7 @@ fn calls_without_end() {
 #[test]
 fn broken_instances_give_their_memory_back() {
     const BROKEN: usize = 12;
-    let mut job = Job::new(&guest("hostile_acts"))
+    let mut job = TestJob::new(&guest("hostile_acts"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")
         .yaml("process_count_per_node: 1\nlimits: {memory: 100 MB}")
         .watched();

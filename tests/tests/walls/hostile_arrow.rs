@@ -11,7 +11,7 @@ use arrow::buffer::ScalarBuffer;
 use arrow::datatypes::{DataType, Field, Int8Type, UnionFields};
 use arrow::ipc::root_as_message;
 use arrow::ipc::writer::StreamWriter;
-use sandmill_tests::{Fate, Job, guest, play_with, python};
+use sandmill_tests::{Fate, TestJob, guest, play_with, python};
 use std::process::Command;
 use std::sync::Arc;
 
@@ -198,7 +198,7 @@ fn invalid_or_far_too_large_tables() {
 #[test]
 fn invalid_tables_in_typed_outputs() {
     for (kind, read) in [("parquet", "pq.read_table"), ("arrow", "feather.read_table")] {
-        let mut job = Job::new(&guest("hostile_returns_file"))
+        let mut job = TestJob::new(&guest("hostile_returns_file"))
             .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")
             .yaml(SETTINGS)
             .yaml(&format!("output_format: {{type: {kind}}}"));

@@ -4,15 +4,15 @@
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, add_world, good_row, wat_module};
+use sandmill_tests::{Ran, TestJob, add_world, good_row, wat_module};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 /// A job with this entry script, its own cache, and two mini-batches.
-fn job(entry_script: &[u8]) -> Job {
-    Job::empty()
+fn job(entry_script: &[u8]) -> TestJob {
+    TestJob::empty()
         .file("guest.wasm", entry_script)
         .yaml("name: test\nentry_script: guest.wasm\ninputs: {texts: in}\nmini_batch_size: 1")
         .yaml("process_count_per_node: 1\nlimits: {memory: 64 MB}")
@@ -24,7 +24,7 @@ fn job(entry_script: &[u8]) -> Job {
 
 /// Runs a job whose guest is unusual, but valid. Checks its rows.
 #[track_caller]
-fn run_good(job: Job) -> Ran {
+fn run_good(job: TestJob) -> Ran {
     let ran = job.run(&[]);
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.sorted_output(), [good_row(0), good_row(1)], "{ran}");
@@ -215,14 +215,14 @@ fn custom_section(module: &mut Vec<u8>, name: &str, content: &[u8]) {
 }
 
 /// The files of compiled code in a job's cache.
-fn entries(job: &Job) -> Vec<PathBuf> {
+fn entries(job: &TestJob) -> Vec<PathBuf> {
     let folder = fs::read_dir(job.path("cache")).unwrap();
     folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
 }
 
 /// Damages the only entry of a cache with `spoil`. Checks that the job compiles again and returns the right
 /// rows.
-fn compile_again_after(case: &str, job: Job, spoil: impl Fn(&Path)) -> Job {
+fn compile_again_after(case: &str, job: TestJob, spoil: impl Fn(&Path)) -> TestJob {
     let entries = entries(&job);
     assert_eq!(entries.len(), 1, "{case}");
     spoil(&entries[0]);

@@ -3,11 +3,11 @@
 #![cfg(unix)]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest};
+use sandmill_tests::{TestJob, guest};
 
 /// A job of three files, one in each mini-batch.
-fn job(arguments: &str) -> Job {
-    Job::new(&guest("hostile_init"))
+fn job(arguments: &str) -> TestJob {
+    TestJob::new(&guest("hostile_init"))
         .watched()
         .yaml(&format!(
             "inputs: {{ texts: input }}\n\

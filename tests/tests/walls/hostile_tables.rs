@@ -3,11 +3,11 @@
 #![cfg(unix)]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest};
+use sandmill_tests::{TestJob, guest};
 
 /// A job over two CSV files, which make two mini-batches.
-fn job(name: &str, arguments: &str) -> Job {
-    Job::new(&guest(name))
+fn job(name: &str, arguments: &str) -> TestJob {
+    TestJob::new(&guest(name))
         .watched()
         .yaml(&format!(
             "inputs: {{ rows: {{ path: input, format: csv }} }}\n\
@@ -66,7 +66,7 @@ fn a_guest_for_another_kind_of_input_is_refused() {
     let ran = job("echo_files", "").run(&["--set", "inputs.rows.path=input/a.csv"]);
     ran.exits_with(2);
     assert_snapshot!(ran.messages(), @"error: the entry script [REPO]/target/guests/wasm32-wasip2/release/examples/echo_files.wasm takes files (`type Input = Files`), but the job hands over tables: remove `format` from the job's inputs, or set `type Input = Table` in the entry script");
-    let ran = Job::new(&guest("echo_table"))
+    let ran = TestJob::new(&guest("echo_table"))
         .yaml("inputs: { texts: input }\nrun_max_try: 1\nprocess_count_per_node: 1")
         .file("input/a.txt", "text")
         .run(&[]);

@@ -13,7 +13,7 @@ use sandmill::model::{
 };
 use sandmill::protocol::{FromWorker, encode};
 use sandmill::{Cancel, EventKind, JobStatus, Options, Prepared};
-use sandmill_tests::{Job, guest, root, sandmill};
+use sandmill_tests::{TestJob, guest, root, sandmill};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ fn finished(report: AttemptReport) -> FromWorker {
 /// the leader starts each worker with the program. Checks that only the first worker failed. Returns the
 /// failures of attempts and of `init`.
 fn harms_only_its_own_mini_batch(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
-    let mut job = Job::new(&guest("echo_files")).yaml(
+    let mut job = TestJob::new(&guest("echo_files")).yaml(
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
          run_max_try: 3\nerror_threshold: -1\nos_sandbox: off",
     );

@@ -4,11 +4,11 @@
 #![cfg(unix)]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest, redact};
+use sandmill_tests::{TestJob, guest, redact};
 
 /// A job of one mini-batch with one file of 2 MB.
-fn job(limit: &str, settings: &str) -> Job {
-    Job::new(&guest("breaks_limits"))
+fn job(limit: &str, settings: &str) -> TestJob {
+    TestJob::new(&guest("breaks_limits"))
         .yaml(&format!(
             "inputs: {{ texts: input }}\narguments: [--do, {limit}]\nmini_batch_size: 1\n\
              process_count_per_node: 1\nrun_max_try: 1"
@@ -96,7 +96,7 @@ fn each_limit_has_its_failure() {
 fn a_long_row_of_a_table() {
     let job = |limit: &str| {
         let long = "y".repeat(100);
-        Job::new(&guest("echo_table"))
+        TestJob::new(&guest("echo_table"))
             .yaml("inputs: { rows: { path: input, format: csv } }\nrun_max_try: 1")
             .yaml(&format!("limits: {{ row: {limit} }}"))
             .file("input/a.csv", format!("id,text\n1,x\n2,{long}\n"))

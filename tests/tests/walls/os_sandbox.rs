@@ -2,15 +2,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{Job, Ran, guest, root, sandmill};
+use sandmill_tests::{Ran, TestJob, guest, root, sandmill};
 use serde_json::Value;
 use std::process::{Command, Output};
 
 /// An environment variable with which a debug build treats this layer as missing.
 const MISSING_LAYER: (&str, &str) = ("SANDMILL_MISSING_LAYER", "landlock");
 
-fn job(mode: &str) -> Job {
-    Job::new(&guest("run_only"))
+fn job(mode: &str) -> TestJob {
+    TestJob::new(&guest("run_only"))
         .yaml("inputs: [{ name: texts, path: input }]")
         .yaml(&format!("os_sandbox: {mode}"))
         .file("input/a.txt", "two words")
@@ -134,7 +134,7 @@ fn the_doctor_reports_missing_layers() {
 /// paths can be used.
 #[test]
 fn linked_folders_and_roundabout_paths_can_be_used() {
-    let job = Job::new(&guest("run_only"))
+    let job = TestJob::new(&guest("run_only"))
         .file("data/texts/a.txt", "two words")
         .file("elsewhere/weights.bin", "w")
         .file("shared/more.bin", "m")

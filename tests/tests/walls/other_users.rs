@@ -4,14 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, guest};
+use sandmill_tests::{TestJob, guest};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-fn texts() -> Job {
-    Job::new(&guest("echo_files"))
+fn texts() -> TestJob {
+    TestJob::new(&guest("echo_files"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("in/a.txt", "1")
         .file("in/b.txt", "22")

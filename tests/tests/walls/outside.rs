@@ -4,11 +4,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use insta::assert_snapshot;
-use sandmill_tests::{Job, Ran, cut_denials, guest};
+use sandmill_tests::{Ran, TestJob, cut_denials, guest};
 use std::fs;
 
-fn job(name: &str) -> Job {
-    Job::new(&guest(name))
+fn job(name: &str) -> TestJob {
+    TestJob::new(&guest(name))
         .yaml("inputs: { texts: input }\nprocess_count_per_node: 1\nrun_max_try: 1")
         .file("input/a.txt", "hello")
         .file("secret.txt", "not for guests")

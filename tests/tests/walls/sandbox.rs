@@ -1,11 +1,11 @@
 //! Hostile entry scripts and their writable folders.
 
-use sandmill_tests::{Job, Ran, guest};
+use sandmill_tests::{Ran, TestJob, guest};
 use std::fs;
 
 /// Runs three mini-batches one after the other in one worker, with the guest `misuses_folders`.
 fn misuse(harm: &str, arguments: &[&str]) -> Ran {
-    Job::new(&guest("misuses_folders"))
+    TestJob::new(&guest("misuses_folders"))
         .yaml(&format!("arguments: [--do, {harm}, --target, ../../../../../victim.txt]"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("in/a.txt", "")
@@ -77,7 +77,7 @@ fn an_endless_file_is_an_error_of_the_script() {
 
 #[test]
 fn a_glob_matches_links_below_its_folder() {
-    let job = Job::new(&guest("echo_files"))
+    let job = TestJob::new(&guest("echo_files"))
         .yaml("inputs: {texts: 'in/*.txt'}")
         .file("in/a.txt", "1")
         .file("in/data/b.bin", "22");
