@@ -158,7 +158,8 @@ macro_rules! export {
 
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            // Only the alias is in this scope, so that the script may have the same name as an item below.
+            // The items below are in an inner scope, where only the alias is visible. The script may therefore
+            // have the same name as one of them.
             type __SandmillScript = $script;
 
             const _: () = {
@@ -176,8 +177,8 @@ macro_rules! export {
 
                 struct __SandmillComponent;
 
-                // These functions are never inlined: if code of another crate panics, the host finds the
-                // entry script's crate in the backtrace by their names.
+                // The names of these functions include the entry script's crate. If code of another crate panics,
+                // the host finds the crate by them in the backtrace, so they must not be inlined.
                 impl $crate::component::Guest for __SandmillComponent {
                     #[inline(never)]
                     fn init() -> ::std::result::Result<(), ::std::string::String> {

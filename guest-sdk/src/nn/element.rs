@@ -47,7 +47,8 @@ pub struct F16(pub u16);
 pub struct Bf16(pub u16);
 
 impl F16 {
-    /// The nearest number of 16 bits, with ties to even. Numbers that are too large become infinite.
+    /// Rounds to the nearest number of 16 bits; between two equally near numbers, to the one whose last bit is
+    /// 0. Numbers that are too large become infinite.
     #[expect(clippy::cast_possible_truncation, reason = "the rest has 16 bits")]
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();

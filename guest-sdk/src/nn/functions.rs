@@ -1,4 +1,4 @@
-//! Models of a native test. A function that the test passes replaces each model.
+//! The models of a native test: functions that the test passes instead of ONNX files.
 
 use crate::nn::{Description, Dimension, ElementType, ErrorCode, NnError, Port, Tensor, Tensors};
 use std::cell::RefCell;

@@ -39,7 +39,7 @@ pub(super) struct UnreadNames<'r> {
     keys: &'static [Key],
     entries: Vec<MapEntry>,
     report: &'r ErrorReport,
-    /// Whether this is the top level of a job file, which knows other names for keys.
+    /// Whether this is the top level of a job file. There, messages know the keys of Azure's files.
     is_job: bool,
 }
 

@@ -56,7 +56,7 @@ const FAMILIES: [Family; 7] = [
     },
     Family {
         name: "sandmill_job_items",
-        help: "Items of the mini-batches of a job that ended.",
+        help: "Items of a job that has ended, by what became of them.",
         values: |job| {
             let items = &job.history.items;
             let of = |state, count| (Some(("state", state)), to_f64(count));

@@ -60,7 +60,8 @@ const METADATA_SERVERS: [&str; 6] = [
     "fd00:ec2::23",
     "metadata.google.internal",
 ];
-/// Options whose names end with one of these, and the variables below, name other metadata servers.
+/// The ends of the names of options that replace the metadata server by another address. The variables below
+/// do the same for Google's stores.
 const ENDPOINT_OPTIONS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
 const GOOGLE_ENDPOINT_VARIABLES: [&str; 3] =
@@ -97,8 +98,7 @@ pub(super) type FetcherReport = Option<Result<FromFetcher, FrameError>>;
 #[derive(Debug)]
 pub(super) struct Fetcher {
     child: Child,
-    /// Sends requests to the process. `None` for a process that handles only one request, once it has been
-    /// sent.
+    /// Sends requests to the process. `None` after the request of a process that handles only one.
     requests: Option<Sender<Vec<u8>>>,
     stderr: Receiver<String>,
     store: StoreConfig,

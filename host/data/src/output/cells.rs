@@ -228,8 +228,8 @@ enum JsonShape<'a> {
     Union(UnionColumns<'a, JsonValues<'a>>),
     List(ListOffsets<'a>, Box<JsonValues<'a>>),
     Struct(ObjectCells<'a>),
-    /// Maps. The second field says whether they are written as objects, because all keys are texts; otherwise
-    /// they are written as arrays of pairs. The third field has the keys and the values.
+    /// Maps: their offsets, whether all keys are texts, and the keys and the values. Maps whose keys are texts
+    /// are written as objects, other maps as arrays of pairs.
     Map(ListOffsets<'a>, bool, Box<[JsonValues<'a>; 2]>),
 }
 

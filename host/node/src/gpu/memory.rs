@@ -21,8 +21,8 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 const PAUSE: Duration = Duration::from_millis(50);
 /// The interval between two readings after that.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// The GPU counts as free if at most this many bytes more than before the job are in use: the driver keeps
-/// some memory for itself.
+/// The driver keeps some memory for itself after a job. The GPU counts as free if at most this many bytes are
+/// in use beyond those that were in use before the job.
 const SLACK_BYTES: u64 = 64 << 20;
 
 /// Reads the bytes in use on the GPU with this value of `CUDA_VISIBLE_DEVICES`. `None` if that is unknown.
@@ -95,8 +95,8 @@ fn in_use(nvidia: &Nvidia, visible: &str) -> Option<u64> {
     Some(used.saturating_sub(held_by_processes(&nvidia.processes(visible).unwrap_or_default())))
 }
 
-/// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are unknown:
-/// the driver may list a process of another container, whose id means another process here, or none.
+/// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are unknown. The
+/// driver may list processes of other containers, and here their ids mean other processes, or do not exist.
 fn held_by_processes(processes: &[(u32, Option<u64>)]) -> u64 {
     let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| is_alive(*pid)));
@@ -132,7 +132,7 @@ async fn wait_until_free(
         if bytes.is_some_and(|bytes| bytes <= SLACK_BYTES) {
             return Ok(());
         }
-        // A driver that no longer answers may have lost the GPU.
+        // Also `None`, if the driver cannot say: it may have lost the GPU.
         excess = bytes;
     }
     Err(excess)

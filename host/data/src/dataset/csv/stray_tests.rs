@@ -64,7 +64,7 @@ fn text_after_a_closing_quote_fails_its_line() {
     line 5: column 1 'id': "\"4\"\"5,x" has no closing quote
     line 6: column 1 'id': "\"6\"7,\"x\"y" has text after its closing quote
     "#);
-    // The field on lines 2 and 3 is right; the opening quote of the next field is stray.
+    // The first field ("two\nlines") is right. In the second field, the quote before `hi` ends the field too early.
     assert_snapshot!(describe_with("a,b\n\"two\nlines\",\"He said \"hi\" to\nme\"\nx,y\n", csv(true), &[
         ("a", ColumnType::String),
         ("b", ColumnType::String),
