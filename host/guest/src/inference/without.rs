@@ -2,7 +2,7 @@
 //! they start.
 
 use super::{InferenceError, ModelFacts, NnErrorCode, NotePlace, OwnedTensor, TensorView};
-use crate::model::{Feature, InferenceSettings, InferenceStats, Limits, Model};
+use crate::model::{Feature, InferenceSettings, InferenceStats, JobModel, Limits};
 
 /// The models of a worker. None of them can be loaded.
 pub struct LoadedModels {
@@ -12,7 +12,7 @@ pub struct LoadedModels {
 impl LoadedModels {
     /// Keeps the names of the job's models.
     pub fn open(
-        models: Vec<Model>,
+        models: Vec<JobModel>,
         _settings: &InferenceSettings,
         _lease: Option<u32>,
         _workers: u32,
