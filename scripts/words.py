@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Finds the words that docs/style.md bans, in all text files of the repository. Prints FILE:LINE: the word and what to write instead.
 
-A `_` counts as the end of a word, so names in the code are checked too.
+Names in the code are checked too: a `_` and a capital letter begin a new word. So are phrases that a line break divides.
 """
 
+import bisect
 import re
 import subprocess
 import sys
@@ -11,15 +12,15 @@ import sys
 # Pairs of a pattern and advice.
 BANNED = [
     (r"whoever|whomever", "name the actor: the caller, the user, a process"),
-    (r"somebody|anybody|nobody", "name the actor: the user, another process, no process"),
+    (r"somebody|anybody|nobody|someone|anyone|no one(?! of)", "name the actor: the user, another process, no process"),
     (r"(?-i:none) (?:if|where|without)", "`None` if ..., has no ..., without ..."),
     # In quotes, `taken_up` is a key of job.json in earlier versions.
-    (r"taken up(?![\"`])|(?<![\"`])taken up|takes? up(?! to| space| room| memory| \d)|taking up(?! space| room| memory)", "resumed, resumes"),
-    (r"(?:is|are|was|were|be|been) told", "receives, is notified, learns; or name the one that reports"),
+    (r"taken up(?![\"`])|(?<![\"`])taken up|takes? (?:it |them )?up(?! to| space| room| memory| \d)|taking up(?! space| room| memory)", "resumed, resumes"),
+    (r"(?:is|are|was|were|be|been|being|gets?|got)(?: (?:then|also|not|never|only))? told", "receives, is notified, learns; or name the one that reports"),
     (r"in the place of", "instead of, replaces"),
     (r"any more(?! (?:than|of|rows|files|items|memory|bytes|text|data)\b)", "no longer"),
     (r"ahead of", "before"),
-    (r"what (?:is|are) (?:not(?! (?:available|there|supported))|no)", "name the thing"),
+    (r"what (?:isn't|aren't)|what (?:is|are) (?:not(?! (?:available|there|supported))|no)", "name the thing"),
     (r"who (?:is|are|does) (?:not|no)", "name the actor"),
     (r"(?<!there )(?<!there it )(?:is|are|was|were) no(?= [a-z`])(?! longer| more\b| less\b| different| other| better| worse| newer| older| larger| smaller| matter|t\b)",
      "is not a ..., has no ..."),
@@ -29,7 +30,12 @@ BANNED = [
 BEHIND = re.compile(r"\bbehind(?! (?:(?:both|the|a|an|its|their|this|that|two|one|each|which|proxies|walls?|locks?|your|our|Sandmill's) ?)+)", re.I)
 # Files that must quote the words, and texts by other authors.
 EXCEPT = ("docs/style.md", "scripts/words.py", "wit/deps/", "tests/formats/", "fuzz/corpus/", "LICENSE", "Cargo.lock", "package-lock.json", "examples/word-count/data/")
-KINDS = (".rs", ".md", ".py", ".js", ".ts", ".c", ".h", ".cpp", ".wit", ".sh", ".yaml", ".yml", ".toml", ".json", ".wat", "Makefile", "run")
+KINDS = (
+    ".rs", ".md", ".py", ".pyi", ".js", ".mjs", ".ts", ".c", ".h", ".cpp", ".wit", ".sh", ".yaml", ".yml", ".toml", ".json", ".wat",
+    ".txt", ".html", ".svg", ".service", "Makefile", "run",
+)  # fmt: skip
+# What a line of a comment or of a quotation begins with.
+MARKER = re.compile(r"^\s*(?:///|//!|//|#+|;;|\*|>)?\s*")
 
 
 def main():
@@ -44,13 +50,19 @@ def main():
                 lines = file.readlines()
         except (UnicodeDecodeError, FileNotFoundError):
             continue
-        for number, line in enumerate(lines, 1):
-            spaced = line.replace("_", " ")
-            hits = [(match.group(), advice) for pattern, advice in patterns for match in pattern.finditer(spaced)]
-            hits += [(match.group(), "after; `behind` is for walls") for match in BEHIND.finditer(spaced)]
-            for word, advice in hits:
-                found += 1
-                print(f"{path}:{number}: {word!r}: {advice}")
+        starts, parts, length = [], [], 0
+        for line in lines:
+            spaced = MARKER.sub("", line).rstrip().replace("_", " ")
+            spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", spaced) + " "
+            starts.append(length)
+            parts.append(spaced)
+            length += len(spaced)
+        text = "".join(parts)
+        hits = [(match, advice) for pattern, advice in patterns for match in pattern.finditer(text)]
+        hits += [(match, "after; `behind` is for walls") for match in BEHIND.finditer(text)]
+        for match, advice in sorted(hits, key=lambda hit: hit[0].start()):
+            found += 1
+            print(f"{path}:{bisect.bisect(starts, match.start())}: {match.group()!r}: {advice}")
     if found:
         sys.exit(f"{found} banned words; docs/style.md says what to write instead")
 

@@ -72,7 +72,7 @@ pub use event::{Event, EventKind};
 pub use inference::NamedLibrary;
 pub use journal::JournalError;
 pub use load::{load, load_under};
-pub use machine_slots::TurnsError;
+pub use machine_slots::SlotsError;
 pub use model::{JobResult, JobStatus};
 pub use node::{ModelError, NodeError, NotBuilt};
 pub use run::{Job, Options, PrepareError, Prepared, prepare, put_results, run};

@@ -178,12 +178,12 @@ impl JobOnNode for JobHere {
         self.0.await_objects(say);
     }
 
-    fn look(
+    fn inspect_inputs(
         &mut self,
         ask: &InspectRequest,
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
-        self.0.look(ask, on_report)
+        self.0.inspect_inputs(ask, on_report)
     }
 
     fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
@@ -263,8 +263,8 @@ impl RunningNode for RunningHere {
         self.0.comes_on_demand()
     }
 
-    fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
-        self.0.want(id, files);
+    fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
+        self.0.request(id, files);
     }
 
     fn release(&mut self, ids: &[MiniBatchId]) {

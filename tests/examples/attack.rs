@@ -107,7 +107,7 @@ fn build(scene: &Scene, occupant: WallRole, mode: OsSandbox) -> Result<(), Strin
         folders.extend(gpu_folders(&GpuLease::plain(0), &[]));
     }
     let wall = Wall {
-        occupant,
+        role: occupant,
         mode,
         folders,
         bounds: ResourceLimits {

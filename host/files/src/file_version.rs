@@ -102,15 +102,15 @@ mod tests {
         };
         time(1);
         let root = OpenRoot::open(folder.path());
-        let stamp = || content_stamp(7, [root.look_at("a")]);
+        let stamp = || content_stamp(7, [root.version_of("a")]);
         let metadata = FileVersion::from(&fs::metadata(&path).unwrap());
         let stat = FileVersion::from(&rustix::fs::fstat(File::open(&path).unwrap()).unwrap());
         assert_eq!(
             [Some(metadata), Some(stat)],
-            [root.look_at("a"); 2],
+            [root.version_of("a"); 2],
             "all sources of the version agree"
         );
-        let mut seen = vec![stamp(), content_stamp(8, [root.look_at("a")]), 7];
+        let mut seen = vec![stamp(), content_stamp(8, [root.version_of("a")]), 7];
         assert_eq!(seen[0], stamp());
         time(2);
         seen.push(stamp());

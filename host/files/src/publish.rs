@@ -10,7 +10,7 @@ use crate::opening::at_its_path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use sandmill_model::fail_point;
-use sandmill_model::{OnConflict, steers};
+use sandmill_model::{OnConflict, is_terminal_control};
 use std::ffi::{CStr, CString, OsStr};
 use std::fmt;
 use std::io;
@@ -417,7 +417,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
         _ if path.as_os_str().len() > MAX_PATH_BYTES => "makes a path of more than 1024 bytes",
         None => "is not UTF-8",
         Some(text) if text.chars().any(char::is_control) => "holds a control character",
-        Some(text) if text.chars().any(steers) => {
+        Some(text) if text.chars().any(is_terminal_control) => {
             "holds an invisible character, or one that changes the direction of a line"
         }
         Some(text) if text.starts_with('-') => "begins with -, as options of commands do",

@@ -32,7 +32,7 @@ impl OpenRoot {
     }
 
     /// The version of a file below the folder; `None` if the file is gone or cannot be fetched.
-    pub fn look_at(&self, file: &str) -> Option<FileVersion> {
+    pub fn version_of(&self, file: &str) -> Option<FileVersion> {
         match self.listed(file) {
             Some(listed) => listed.ok().map(|object| object.found),
             None => self.stat(file, AtFlags::empty()).map(|(found, _)| found),
@@ -113,10 +113,10 @@ mod tests {
         {
             assert_eq!((root.is_here(name), root.lists(name)), (is_here, true), "{name}");
         }
-        assert_eq!((root.look_at("absent"), root.look_at("failed")), (Some(later), None));
+        assert_eq!((root.version_of("absent"), root.version_of("failed")), (Some(later), None));
         // For a file that is not in the list, the file itself counts.
         assert_eq!((root.is_here("linked"), root.lists("linked")), (true, false));
-        assert_eq!(root.look_at("linked"), Some(of("sub/linked")));
+        assert_eq!(root.version_of("linked"), Some(of("sub/linked")));
         assert!(OpenRoot::open(&source.root).is_here("none"));
     }
 }

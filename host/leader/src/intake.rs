@@ -133,7 +133,7 @@ impl PlanIntake {
         let files = batch.reads();
         let needs_objects = !files.is_empty() && !local_job.job().was_done_before(batch.id);
         if needs_objects {
-            local_job.node.want(batch.id, &files);
+            local_job.node.request(batch.id, &files);
         }
         self.waiting.push_back((batch, !needs_objects));
     }

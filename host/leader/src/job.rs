@@ -68,6 +68,6 @@ pub(super) struct ResumedJob {
     /// a job that failed, and false after one that was interrupted.
     pub(super) retry_failed: bool,
     /// Files that the earlier run could not read. See
-    /// [`PlanOptions::again`](crate::protocol::node::PlanOptions::again).
+    /// [`PlanOptions::retried_files`](crate::protocol::node::PlanOptions::retried_files).
     pub(super) unreadable: Vec<(u32, String)>,
 }

@@ -37,7 +37,7 @@ pub trait JobOnNode {
     /// What runs the job on the machine.
     type Running: RunningNode<Error = Self::Error>;
 
-    /// Waits until all prefetched objects of stores have arrived. Afterwards, [`look`](Self::look) does not
+    /// Waits until all prefetched objects of stores have arrived. Afterwards, [`inspect_inputs`](Self::inspect_inputs) does not
     /// have to wait for them.
     fn await_objects(&mut self, say: &mut dyn FnMut(&str));
 
@@ -46,7 +46,7 @@ pub trait JobOnNode {
     ///
     /// # Errors
     /// If the inputs cannot be planned, or the planner is silent for too long.
-    fn look(
+    fn inspect_inputs(
         &mut self,
         request: &InspectRequest,
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
@@ -115,7 +115,7 @@ pub trait RunningNode: OrderTarget {
 
     /// Requests these files for a mini-batch, each with the index of its source. [`NodeReport::Fetched`]
     /// reports when they have been fetched.
-    fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
+    fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 
     /// These mini-batches no longer need their objects.
     fn release(&mut self, ids: &[MiniBatchId]);

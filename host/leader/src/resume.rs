@@ -253,7 +253,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             return Ok(());
         }
         let request = InspectRequest {
-            plan: PlanOptions { again: recorded.unreadable() },
+            plan: PlanOptions { retried_files: recorded.unreadable() },
             since: recorded.created(),
             patience: self
                 .spec
@@ -267,7 +267,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             result = comparison.take(report);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let inspected = self.node.look(&request, &mut on_report);
+        let inspected = self.node.inspect_inputs(&request, &mut on_report);
         inspected.map_err(|error| ResumeRefusal::Other(PrepareError::Node(error)))?;
         Ok(result?)
     }

@@ -33,7 +33,7 @@ pub(super) fn start<N: JobOnNode + Send>(
     job: &mut PreparedJob<N>,
 ) -> Result<Started<N::Running>, EngineError> {
     let failed = |error: N::Error| EngineError(error.to_string());
-    let plan = PlanOptions { again: job.unreadable.clone() };
+    let plan = PlanOptions { retried_files: job.unreadable.clone() };
     let mut node = job.node.start(&plan).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (committer, restored) = if job.resumed.is_some() {

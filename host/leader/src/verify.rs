@@ -117,7 +117,7 @@ impl RecordedPlan {
     }
 
     /// Files that the earlier run could not read. See
-    /// [`PlanOptions::again`](crate::protocol::node::PlanOptions::again).
+    /// [`PlanOptions::retried_files`](crate::protocol::node::PlanOptions::retried_files).
     pub(super) fn unreadable(&self) -> Vec<(u32, String)> {
         self.unreadable.clone()
     }

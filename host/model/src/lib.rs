@@ -92,8 +92,8 @@ pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };
 pub use text::{
-    count, counted, is_plain, on_one_line, os_error, printable, printable_json, shell_word, steers,
-    text_cell,
+    count, counted, is_plain, is_terminal_control, on_one_line, os_error, printable,
+    printable_json, shell_word, text_cell,
 };
 pub use wall::{OsSandbox, WallState};
 pub use worker_exit::WorkerExit;

@@ -9,7 +9,7 @@ use std::io;
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(
         text,
-        |c| steers(c) && !matches!(c, '\n' | '\t'),
+        |c| is_terminal_control(c) && !matches!(c, '\n' | '\t'),
         |clean, c| {
             clean.extend(c.escape_unicode());
         },
@@ -19,7 +19,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// Like [`printable`], for text that must stay on one line, such as a name or a path: line ends and tabs are
 /// replaced, too.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
-    escaped(text, steers, |clean, c| clean.extend(c.escape_unicode()))
+    escaped(text, is_terminal_control, |clean, c| clean.extend(c.escape_unicode()))
 }
 
 /// A path, quoted for a command line if necessary.
@@ -37,7 +37,7 @@ pub fn shell_word(path: &str) -> String {
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     escaped(
         text,
-        |c| steers(c) && c != '\n',
+        |c| is_terminal_control(c) && c != '\n',
         |clean, c| {
             for unit in c.encode_utf16(&mut [0; 2]) {
                 // Writing to a string cannot fail.
@@ -79,7 +79,7 @@ fn escaped(
 /// characters, Unicode's bidirectional controls, line separators, and the characters that Unicode calls
 /// ignorable by default (zero-width characters, fillers, tags, variation selectors). The two selectors of
 /// common emojis (U+FE0E, U+FE0F) do not count.
-pub fn steers(c: char) -> bool {
+pub fn is_terminal_control(c: char) -> bool {
     c.is_control()
         || matches!(
             c,
@@ -186,7 +186,7 @@ mod tests {
         let text = format!("{value:#}\n");
         let clean = printable_json(&text);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&clean).unwrap(), value);
-        assert!(!clean.chars().any(|c| steers(c) && c != '\n'), "{clean}");
+        assert!(!clean.chars().any(|c| is_terminal_control(c) && c != '\n'), "{clean}");
         assert!(clean.contains(r"\u007f\u202e\udb40\udc41\n é"), "{clean}");
     }
 

@@ -5,7 +5,7 @@ use super::model_error::ModelError;
 use super::python::PythonError;
 use crate::compile::{AcceptedKind, CompileError};
 use crate::dataset::DatasetError;
-use crate::machine_slots::TurnsError;
+use crate::machine_slots::SlotsError;
 use crate::model::ByteSize;
 use crate::spec::SpecErrors;
 use crate::store::StoreError;
@@ -30,7 +30,7 @@ pub enum NodeError {
     Policy(#[from] SpecErrors),
     /// The operator's caps for all jobs of the machine leave no room for this one.
     #[error(transparent)]
-    Turns(#[from] TurnsError),
+    Slots(#[from] SlotsError),
     /// The job would read what it writes, or overwrite what it reads.
     #[error(
         "{reader} and {what} {} overlap, so the job would read what it writes: \

@@ -6,7 +6,7 @@ use super::kernels;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::gpu::{Inventory, MemoryWatch, Nvidia};
-use crate::machine_slots::{Devices, TakenDevices, TurnsError};
+use crate::machine_slots::{Devices, SlotsError, TakenDevices};
 use crate::model::{GpuLease, InferenceSettings};
 use crate::spec::JobSpec;
 use std::fmt::Write as _;
@@ -27,7 +27,7 @@ impl LeasedGpus {
     pub(super) fn take(
         spec: &JobSpec,
         options: &NodeOptions,
-    ) -> Result<(Self, Option<String>), TurnsError> {
+    ) -> Result<(Self, Option<String>), SlotsError> {
         if spec.gpus == 0 {
             return Ok((Self::default(), None));
         }

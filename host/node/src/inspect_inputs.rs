@@ -3,7 +3,7 @@
 
 use super::error::NodeError;
 use super::job::NodeJob;
-use super::planner_reads::{LonePlanner, PlannerReads};
+use super::planner_reads::{InspectionPlanner, PlannerReads};
 use crate::dataset::{FileVersion, OpenRoot, content_stamp};
 use crate::model::{MiniBatch, Source};
 use crate::pool::Pool;
@@ -22,7 +22,7 @@ impl NodeJob {
     /// # Errors
     /// If the inputs cannot be planned, if the planner sends nothing for too long, or if the job is
     /// cancelled.
-    pub fn look(
+    pub fn inspect_inputs(
         &mut self,
         wanted: &InspectRequest,
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
@@ -56,7 +56,7 @@ impl NodeJob {
             pool.plan(&request, events).map_err(failed)?;
             let answer = |answer| pool.answer(answer);
             let reads = PlannerReads::new(&request.sources);
-            let planner = LonePlanner { incoming, answer: &answer, reads, objects };
+            let planner = InspectionPlanner { incoming, answer: &answer, reads, objects };
             let view = WorkerView::new(&request.sources, wanted.since);
             let mut cancelled = cancel.watch();
             let was_cancelled = async { cancelled.wait_for(Option::is_some).await.is_ok() };
@@ -74,7 +74,7 @@ impl NodeJob {
 
 /// Passes each part of the planner's plan to `on_report`, with the state of its files, until the plan ends.
 async fn follow(
-    mut planner: LonePlanner<'_>,
+    mut planner: InspectionPlanner<'_>,
     view: WorkerView,
     patience: Duration,
     on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
@@ -134,7 +134,7 @@ impl WorkerView {
 
     fn inspect(&self, batches: Vec<MiniBatch>) -> Vec<InspectedMiniBatch> {
         let inspect = |batch: MiniBatch| {
-            let version = |(source, file)| self.roots.get(source as usize)?.look_at(file);
+            let version = |(source, file)| self.roots.get(source as usize)?.version_of(file);
             let found: Vec<_> = batch.files().map(version).collect();
             let stamp = content_stamp(batch.stamp, found.iter().copied());
             let changed = found.iter().flatten().find_map(|file| self.change(file));
@@ -182,7 +182,8 @@ mod tests {
             drop(events);
             let mut objects = JobObjects::default();
             let reads = PlannerReads::new(&[]);
-            let planner = LonePlanner { incoming, answer: &drop, reads, objects: &mut objects };
+            let planner =
+                InspectionPlanner { incoming, answer: &drop, reads, objects: &mut objects };
             let view = WorkerView::new(&[source], Timestamp::UNIX_EPOCH);
             let mut on_report = |report| {
                 received.push(report);
@@ -236,7 +237,7 @@ mod tests {
             let time = now - SignedDuration::from_secs(age);
             file.set_modified(time.into()).unwrap();
             let [inspected] = view.inspect(vec![batch(7)]).try_into().unwrap();
-            let stamp = content_stamp(7, [view.roots[0].look_at("0.txt")]);
+            let stamp = content_stamp(7, [view.roots[0].version_of("0.txt")]);
             assert_eq!((inspected.stamp, inspected.batch), (stamp, batch(7)));
             inspected.changed.map(|changed| changed == time)
         };

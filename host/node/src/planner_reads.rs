@@ -98,7 +98,7 @@ impl PlannerRead {
 }
 
 /// A planner whose mini-batches are not run. Its objects are released when it asks for the next file.
-pub(super) struct LonePlanner<'a> {
+pub(super) struct InspectionPlanner<'a> {
     /// The planner's messages.
     pub(super) incoming: mpsc::Receiver<FromPlanner>,
     /// Sends answers to the planner.
@@ -109,7 +109,7 @@ pub(super) struct LonePlanner<'a> {
     pub(super) objects: &'a mut JobObjects,
 }
 
-impl LonePlanner<'_> {
+impl InspectionPlanner<'_> {
     /// The planner's next message; `None` after the last one. The planner's requests for files are answered
     /// here, and not returned. If the disk has no room for an object, returns `Failed`, as if the planner had
     /// failed. Fails if neither the planner nor a download has made progress for `patience`.
@@ -139,7 +139,7 @@ impl LonePlanner<'_> {
     }
 }
 
-impl Drop for LonePlanner<'_> {
+impl Drop for InspectionPlanner<'_> {
     fn drop(&mut self) {
         self.reads.close(self.objects);
     }

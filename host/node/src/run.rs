@@ -345,9 +345,9 @@ impl RunningJob {
 
     /// Requests the files that a mini-batch needs, each with the index of its source. [`NodeReport::Fetched`]
     /// reports when they have arrived.
-    pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
+    pub fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
         let path = |(source, file): &(u32, &str)| self.reads.path(*source, file);
-        self.objects.want(id.0, files.iter().map(path).collect());
+        self.objects.request(id.0, files.iter().map(path).collect());
     }
 
     /// Releases the objects of these mini-batches.

@@ -64,7 +64,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         os_sandbox: spec.worker.os_sandbox,
         memory: spec.limits.memory.0,
         // These fields depend on an earlier run or planner, or on the stores; the caller sets them.
-        again: Vec::new(),
+        retried_files: Vec::new(),
         reports_files: false,
         asks: ObjectsToAsk::Never,
         deadly: Vec::new(),
@@ -114,7 +114,7 @@ pub(super) fn template(job: &NodeJob) -> WorkerSetup {
         settings: spec.worker.clone(),
         limits: spec.limits.clone(),
         output_format: spec.output_format.clone(),
-        rows_stay: spec.settings.ordered || spec.output_format.layout == OutputLayout::Parts,
+        keeps_rows: spec.settings.ordered || spec.output_format.layout == OutputLayout::Parts,
         gpu: None,
         models,
         inference: job.inference.clone(),

@@ -120,7 +120,7 @@ impl NodeJob {
     pub(super) fn plan_request(&self, plan: &PlanOptions) -> PlanRequest {
         let Staged { sources, objects, .. } = &self.staged;
         PlanRequest {
-            again: plan.again.clone(),
+            retried_files: plan.retried_files.clone(),
             asks: objects.asks(),
             ..plan_request(&self.spec, sources, self.job_dir.spill())
         }

@@ -429,7 +429,7 @@ fn lock_down(asked: &TrialSetup) -> io::Result<()> {
     let processors = GrantedPath::new(PROCESSORS, FolderRights::Read);
     let processors = (!asked.models.is_empty()).then_some(processors);
     let wall = Wall {
-        occupant: WallRole::Worker,
+        role: WallRole::Worker,
         mode: asked.os_sandbox,
         folders: mounts.chain([scratch]).chain(processors).collect(),
         bounds: ResourceLimits {

@@ -223,7 +223,7 @@ pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -
             "The system-call filter ended the worker: guest code must have got out of its sandbox, or a library of the machine behaves unexpectedly. Please report it",
         ],
         FailureKind::WorkerDied if was_killed(failure) => vec![
-            "Find out what kills processes on this machine: a person, a monitor of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows it; nothing else is lost",
+            "Find out what kills processes on this machine: a user, a watchdog, or a container that was stopped. The worker's mini-batch is tried again as long as run_max_try allows it; nothing else is lost",
         ],
         FailureKind::WorkerDied => vec![
             "The worker process ended unexpectedly: its last output is in its file below logs/sys/node. If it happens again, please report it",

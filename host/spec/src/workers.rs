@@ -17,7 +17,7 @@ const MAX_GPUS: u32 = 1000;
 pub(super) fn check_node_count(count: Option<&Located<u32>>, report: &ErrorReport) {
     if let Some(count) = count.filter(|count| count.value != 1) {
         let message = format!(
-            "found {}, which is outside 1..1: the cluster is this machine, with {} workers",
+            "found {}; expected 1: a job runs on this machine only, with {} workers",
             count.value,
             report.name_in_file("process_count_per_node"),
         );

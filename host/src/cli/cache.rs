@@ -250,7 +250,7 @@ impl Cleared {
             }
         }
         if self.guests_in_use {
-            text += "kept the compiled dependencies of guest crates, as a build uses it\n";
+            text += "kept the compiled dependencies of guest crates, because a build uses them\n";
         }
         if self.runtimes_kept.files > 0 {
             let amount = self.runtimes_kept;
@@ -320,7 +320,7 @@ mod tests {
         };
         insta::assert_snapshot!(cleared.text(), @"
         removed objects: 2 files, 2 KB
-        kept the compiled dependencies of guest crates, as a build uses it
+        kept the compiled dependencies of guest crates, because a build uses them
         kept runtimes of Python: 1 file, 24 MB; to remove them: sandmill cache clear runtimes
         kept objects: 2 files, 2 KB, in use by running jobs or not removable
         ");

@@ -74,7 +74,6 @@ pub(super) struct RunOutcome {
     /// Whether nothing failed.
     pub(super) good: bool,
     /// What was returned, or what failed, in words.
-    #[serde(rename = "told")]
     pub(super) reported: String,
     #[serde(flatten)]
     pub(super) written: CapturedOutput,
@@ -315,7 +314,7 @@ mod tests {
           ],
           "run": {
             "good": false,
-            "told": "run failed: no\n",
+            "reported": "run failed: no\n",
             "stdout": "",
             "stderr": "two\nlines",
             "log": ""

@@ -354,8 +354,7 @@ fn nothing_to_print(filter: &LogFilter, dir: &Path) -> String {
              names the workers of a running job"
         ),
         LogFilter::MiniBatch(id) => format!(
-            "nothing is known of mini-batch {id} of {job}: no attempt at it has ended in the runs \
-             that sys/events.jsonl records"
+            "no attempt at mini-batch {id} of {job} has ended in the runs that sys/events.jsonl records"
         ),
     }
 }

@@ -36,12 +36,14 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
     on_each(move |count, signal_name| match (count, shared.reporters()) {
         (1, None) => {
             cancel.cancel(signal_name);
-            say(&format!("{signal_name}: no job begins; a second one stops immediately"));
+            say(&format!(
+                "{signal_name}: the job will not start; a second signal stops immediately"
+            ));
         }
         (1, Some(reporters)) => {
             cancel.cancel(signal_name);
             reporters.say(&format!(
-                "{signal_name}: running mini-batches are finished, no new ones begin; a second one stops \
+                "{signal_name}: running mini-batches are finished, no new ones begin; a second signal stops \
                  immediately"
             ));
         }

@@ -146,8 +146,9 @@ impl TemplateInput {
                 let script = self.javascript_script().0;
                 let text = text.replace("{{script}}", script).replace("{{pad}}", "         ");
                 let (rust_passage, _) = RUST_AND_PYTHON_PASSAGES[0];
-                let own =
-                    format!("# The script. Modules beside it come along.\nentry_script: {script}");
+                let own = format!(
+                    "# The script. It can import the modules in its folder.\nentry_script: {script}"
+                );
                 return text.replace(rust_passage, &own);
             }
             Language::Python => {}
@@ -172,7 +173,7 @@ impl TemplateInput {
 const RUST_AND_PYTHON_PASSAGES: [(&str, &str); 3] = [
     (
         "# The folder of the entry script's crate, which is built first, or a component file.\nentry_script: .",
-        "# The script. Modules beside it come along.\nentry_script: score.py{{runtime}}",
+        "# The script. It can import the modules in its folder.\nentry_script: score.py{{runtime}}",
     ),
     ("`Model::load`", "`models.load`"),
     (", and gives labels, which\nare `i64`: change `src/lib.rs` to them. From", ". From"),

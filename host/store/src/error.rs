@@ -101,7 +101,7 @@ pub enum StoreError {
     /// There is no folder for objects.
     #[error(
         "there is no folder for objects of stores, because none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and \
-         HOME is set: set SANDMILL_CACHE_DIR to a folder of yours"
+         HOME is set: set SANDMILL_CACHE_DIR to one of your folders"
     )]
     NoCache,
     /// The folder for objects cannot be used.

@@ -117,7 +117,7 @@ impl JobObjects {
 
     /// Requests these files under a number. Objects are fetched in the order of the requests, and stay until
     /// the request is [released](Self::release). Files that are not objects count as fetched.
-    pub fn want(&self, number: u64, files: Vec<PathBuf>) {
+    pub fn request(&self, number: u64, files: Vec<PathBuf>) {
         self.send(StoreEvent::Want(number, files));
     }
 
@@ -126,7 +126,7 @@ impl JobObjects {
     pub fn want_one(&mut self, file: PathBuf) -> u64 {
         let number = PLANNER_REQUESTS + self.planner_requests;
         self.planner_requests += 1;
-        self.want(number, vec![file]);
+        self.request(number, vec![file]);
         number
     }
 

@@ -392,7 +392,7 @@ impl Prefetcher {
         };
         queue.note_activity();
         match report {
-            Some(Ok(FromFetcher::Brought(name, failed))) => {
+            Some(Ok(FromFetcher::Downloaded(name, failed))) => {
                 if let Some(file) = queue.on_arrival(&name) {
                     self.on_arrival(
                         &file,

@@ -119,8 +119,8 @@ impl PrefetchFixture {
         }
         let failed =
             failed.map(|text| Failed { kind: StoreErrorKind::Other, text: text.to_owned() });
-        let brought = FromFetcher::Brought(name.to_owned(), failed);
-        self.events.send(StoreEvent::Reported(0, number, Some(Ok(brought)))).unwrap();
+        let downloaded = FromFetcher::Downloaded(name.to_owned(), failed);
+        self.events.send(StoreEvent::Reported(0, number, Some(Ok(downloaded)))).unwrap();
     }
 
     /// The next report that is not about progress.

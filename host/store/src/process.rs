@@ -182,7 +182,7 @@ pub(super) fn run_request(
                 received = Instant::now();
                 report(so_far);
             }
-            Ok(Ok(FromFetcher::Brought(..))) => {}
+            Ok(Ok(FromFetcher::Downloaded(..))) => {}
             Ok(Err(error)) => return Err(StoreError::Nonsense(error)),
             Err(RecvTimeoutError::Disconnected) => return Err(fetcher.end()),
             Err(RecvTimeoutError::Timeout) => {}

@@ -1,6 +1,6 @@
 //! The wall of one process.
 
-use super::error::{Built, WallError, WallLayer};
+use super::error::{LayerResult, WallError, WallLayer};
 use super::hidden::unless_hidden;
 use super::landlock::TruncateGuard;
 use super::role::{GrantedPath, ResourceLimits, WallRole};
@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 #[derive(Clone, Debug)]
 pub struct Wall {
     /// The kind of process that it encloses.
-    pub occupant: WallRole,
+    pub role: WallRole,
     /// Which of its layers are required.
     pub mode: OsSandbox,
     /// Everything that the process may open from now on.
@@ -40,20 +40,20 @@ impl Wall {
         layers.add_extra(WallLayer::Cgroup, cgroup_leaf::join());
         layers.build_layer(WallLayer::Parent, start::check_parent_death_signal)?;
         layers.build_layer(WallLayer::Session, start::check_own_session)?;
-        layers.build_layer(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
+        layers.build_layer(WallLayer::Limits, || limits::apply(&self.bounds, self.role))?;
         layers.build_layer(WallLayer::Privileges, capabilities::no_new_privileges)?;
         let truncation = match self.mode {
             OsSandbox::Required => TruncateGuard::Filtered,
             // The seccomp filter may turn out to be missing.
             OsSandbox::BestEffort | OsSandbox::Off => TruncateGuard::Ruled,
         };
-        let confine = || landlock::confine(&self.folders, self.occupant, truncation);
+        let confine = || landlock::confine(&self.folders, self.role, truncation);
         layers.build_unless_off(WallLayer::Landlock, confine)?;
         layers.build_unless_off(WallLayer::Capabilities, || {
-            capabilities::drop_capabilities(self.occupant)
+            capabilities::drop_capabilities(self.role)
         })?;
         // seccomp comes last, because it forbids the syscalls that build the other layers.
-        layers.build_unless_off(WallLayer::Seccomp, || seccomp::install(self.occupant, logs))?;
+        layers.build_unless_off(WallLayer::Seccomp, || seccomp::install(self.role, logs))?;
         Ok(layers.state)
     }
 }
@@ -69,7 +69,7 @@ impl BuiltLayers {
     fn build_layer(
         &mut self,
         layer: WallLayer,
-        build: impl FnOnce() -> Built,
+        build: impl FnOnce() -> LayerResult,
     ) -> Result<(), WallError> {
         match unless_hidden(layer).and_then(|()| build()) {
             Err(source) if self.mode == OsSandbox::Required => Err(WallError { layer, source }),
@@ -81,13 +81,13 @@ impl BuiltLayers {
     }
 
     /// Records an optional layer (the cgroup), which is never required. `None` if this process has no cgroup.
-    fn add_extra(&mut self, layer: WallLayer, built: Option<Built>) {
+    fn add_extra(&mut self, layer: WallLayer, built: Option<LayerResult>) {
         if let Some(built) = built {
             self.record(layer, built);
         }
     }
 
-    fn record(&mut self, layer: WallLayer, built: Built) {
+    fn record(&mut self, layer: WallLayer, built: LayerResult) {
         let name = layer.name();
         match built {
             Ok(text) => self.state.active.push(text.unwrap_or_else(|| name.to_owned())),
@@ -99,7 +99,7 @@ impl BuiltLayers {
     fn build_unless_off(
         &mut self,
         layer: WallLayer,
-        build: impl FnOnce() -> Built,
+        build: impl FnOnce() -> LayerResult,
     ) -> Result<(), WallError> {
         if self.mode == OsSandbox::Off {
             self.state.missing.push(format!("{}: os_sandbox is off", layer.name()));

@@ -1,7 +1,7 @@
 //! Leaves: cgroups with limits, each for one process behind the wall.
 
 use super::cgroup::{DelegatedCgroup, delegated, read};
-use super::error::{Built, LayerError, WallLayer};
+use super::error::{LayerError, LayerResult, WallLayer};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File};
@@ -186,7 +186,7 @@ pub(super) fn assign(leaf: &Path) {
 ///
 /// The process moves itself, because the kernel can block the process that makes the move for ten
 /// milliseconds. The leader must not wait that long.
-pub(super) fn join() -> Option<Built> {
+pub(super) fn join() -> Option<LayerResult> {
     let leaf = PathBuf::from(std::env::var_os(CGROUP_VARIABLE)?);
     let own = read("/proc/self/cgroup").unwrap_or_default();
     let joined = if is_in(&leaf, &own) {

@@ -76,7 +76,7 @@ pub struct WallError {
 
 /// The result of building a layer. `Ok`: the text to show instead of the layer's name, if there is more to
 /// say. `Err`: why the layer is missing.
-pub(super) type Built = Result<Option<String>, LayerError>;
+pub(super) type LayerResult = Result<Option<String>, LayerError>;
 
 /// Why a layer is missing. The text is shown to users, after the layer's name.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Landlock: which files and folders the process may use. It also keeps the process from sockets and
 //! processes outside.
 
-use super::error::{Built, LayerError, WallLayer};
+use super::error::{LayerError, LayerResult, WallLayer};
 use super::role::{FolderRights, GrantedPath, WallRole};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
@@ -50,10 +50,10 @@ impl TruncateGuard {
 /// read.
 pub(super) fn confine(
     folders: &[GrantedPath],
-    occupant: WallRole,
+    role: WallRole,
     truncation: TruncateGuard,
-) -> Built {
-    let status = restrict(folders, occupant, truncation)?;
+) -> LayerResult {
+    let status = restrict(folders, role, truncation)?;
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err(LayerError::NotEnforced);
     }
@@ -72,7 +72,7 @@ pub(super) fn name_with_version(abi: i32) -> String {
 
 fn restrict(
     folders: &[GrantedPath],
-    occupant: WallRole,
+    role: WallRole,
     truncation: TruncateGuard,
 ) -> Result<RestrictionStatus, LayerError> {
     let mut rules = Ruleset::default()
@@ -81,7 +81,7 @@ fn restrict(
         // Rights of newer kernels are used if the kernel has them.
         .map(|rules| rules.set_compatibility(CompatLevel::BestEffort))
         .and_then(|rules| rules.handle_access(AccessFs::from_all(ABI::V5)))
-        .and_then(|rules| match occupant {
+        .and_then(|rules| match role {
             // The rules do not cover connecting, so it is allowed: a store may listen at any port.
             WallRole::Fetcher => rules.handle_access(AccessNet::BindTcp),
             _ => rules.handle_access(AccessNet::from_all(ABI::V4)),
@@ -100,9 +100,9 @@ fn restrict(
             rights & usable_rights(&opened).map_err(|e| LayerError::path(&folder.path, e))?;
         rules =
             rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| rule_error(folder, e))?;
-        // Only these occupants open many small files.
+        // Only processes with these roles open many small files.
         let may_hold_many = folder.rights == FolderRights::Read
-            && matches!(occupant, WallRole::Worker | WallRole::Zygote);
+            && matches!(role, WallRole::Worker | WallRole::Zygote);
         let inner = (may_hold_many && truncation == TruncateGuard::Filtered)
             .then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {

@@ -1,6 +1,6 @@
 //! Resource limits, which the process cannot raise again.
 
-use super::error::{Built, LayerError};
+use super::error::{LayerError, LayerResult};
 use super::role::{ResourceLimits, WallRole};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -12,26 +12,26 @@ const MAX_CORE_BYTES: u64 = 1;
 const CPU_GRACE_SECONDS: u64 = 5;
 
 /// Sets the limits of this process. The process makes no core files: they would hold a tenant's data.
-pub(super) fn apply(bounds: &ResourceLimits, occupant: WallRole) -> Built {
-    set_limits(bounds, occupant).map(|()| None)
+pub(super) fn apply(bounds: &ResourceLimits, role: WallRole) -> LayerResult {
+    set_limits(bounds, role).map(|()| None)
 }
 
-fn set_limits(bounds: &ResourceLimits, occupant: WallRole) -> Result<(), LayerError> {
+fn set_limits(bounds: &ResourceLimits, role: WallRole) -> Result<(), LayerError> {
     lower(Resource::Core, MAX_CORE_BYTES)?;
     lower(Resource::Fsize, bounds.largest_file)?;
     set_open_files(bounds.open_files)?;
     // CUDA reserves far more than it touches. The leader watches what a GPU worker really uses.
-    if let Some(bytes) = bounds.memory.filter(|_| occupant != WallRole::GpuWorker) {
+    if let Some(bytes) = bounds.memory.filter(|_| role != WallRole::GpuWorker) {
         lower(Resource::Data, bytes)?;
     }
     if let Some(seconds) = bounds.cpu_seconds {
         lower_to(Resource::Cpu, seconds, seconds.saturating_add(CPU_GRACE_SECONDS))?;
     }
-    // No occupant needs these resources. Only a GPU's driver pins memory.
+    // No role needs these resources. Only a GPU's driver pins memory.
     for resource in [Resource::Msgqueue, Resource::Rtprio, Resource::Nice] {
         lower(resource, 0)?;
     }
-    if occupant != WallRole::GpuWorker {
+    if role != WallRole::GpuWorker {
         lower(Resource::Memlock, 0)?;
     }
     Ok(())

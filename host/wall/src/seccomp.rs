@@ -8,7 +8,7 @@
 //! instead of 0.16 ms. A syscall whose arguments are checked takes 0.25 µs instead of 0.16 µs.
 
 use super::bpf::{self, ArgumentTest, SyscallAction, SyscallRule};
-use super::error::{Built, LayerError, WallLayer};
+use super::error::{LayerError, LayerResult, WallLayer};
 use super::role::WallRole;
 use super::syscalls;
 use libc::{c_long, sock_filter};
@@ -31,8 +31,8 @@ const fn refuse(error: i32) -> SyscallAction {
 
 /// Installs the filter for this thread and the threads it starts. The filter forbids installing further
 /// filters. `logs`: descriptors of files that can only be appended to.
-pub(super) fn install(occupant: WallRole, logs: &[RawFd]) -> Built {
-    let mut program = filter(occupant, logs)?;
+pub(super) fn install(role: WallRole, logs: &[RawFd]) -> LayerResult {
+    let mut program = filter(role, logs)?;
     let length = u16::try_from(program.len()).map_err(|_| LayerError::LongFilter)?;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
     // SAFETY: the kernel reads the program, which lives for the call, and copies it.
@@ -70,29 +70,28 @@ fn processor() -> Result<u32, LayerError> {
     Ok(machine | AUDIT_ARCH_64BIT | AUDIT_ARCH_LE)
 }
 
-fn filter(occupant: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerError> {
+fn filter(role: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerError> {
     let mut rules = BTreeMap::new();
     let mut put = |call: c_long, rule: SyscallRule| {
         let call = u32::try_from(call).map_err(|_| LayerError::InvalidSyscall(call))?;
         rules.insert(call, rule);
         Ok::<_, LayerError>(())
     };
-    for call in syscalls::allowed(occupant) {
+    for call in syscalls::allowed(role) {
         put(call, SyscallRule::always(SyscallAction::Allow))?;
     }
-    for (call, rule) in argument_rules(occupant).into_iter().chain(open_file_rules(occupant, logs))
-    {
+    for (call, rule) in argument_rules(role).into_iter().chain(open_file_rules(role, logs)) {
         put(call, rule)?;
     }
     // The killing syscalls are in neither of the sets above (a test checks it).
-    for call in syscalls::killing(occupant) {
+    for call in syscalls::killing(role) {
         put(call, SyscallRule::always(SyscallAction::Kill))?;
     }
     Ok(bpf::program(processor()?, &rules, REFUSED))
 }
 
 /// The rules for syscalls whose arguments decide.
-fn argument_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
+fn argument_rules(role: WallRole) -> Vec<(c_long, SyscallRule)> {
     let allow_only_if = |call: c_long, tests: &[ArgumentTest]| {
         (
             call,
@@ -108,8 +107,8 @@ fn argument_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         // RWF_NOAPPEND would write into the middle of a file that is open for appending.
         allow_only_if(libc::SYS_pwritev2, &[flags(5, RWF_NOAPPEND, 0)]),
     ];
-    rules.extend(process_rules(occupant));
-    let opening = syscalls::opening(occupant);
+    rules.extend(process_rules(role));
+    let opening = syscalls::opening(role);
     if !opening.is_empty() {
         // A program that finds openat2 missing falls back to openat, whose flags the filter can read.
         rules.push((libc::SYS_openat2, SyscallRule::always(HIDDEN)));
@@ -117,16 +116,14 @@ fn argument_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     rules.extend(opening.iter().map(|&(call, flags_argument)| {
         allow_only_if(call, &truncate_only_if_writing(flags_argument))
     }));
-    if matches!(
-        occupant,
-        WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote | WallRole::Fetcher
-    ) {
+    if matches!(role, WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote | WallRole::Fetcher)
+    {
         // Refuses two flags for which Landlock has no rule: RENAME_EXCHANGE swaps two names, and
         // RENAME_WHITEOUT leaves a device file.
         let flags = [0, libc::RENAME_NOREPLACE.cast_signed()];
         rules.push(allow_only_if(libc::SYS_renameat2, &flags.map(|flags| number(4, flags))));
     }
-    match occupant {
+    match role {
         WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote => rules.extend([
             // Sets the times of an open file, not of a path: Landlock has no rule for times.
             allow_only_if(libc::SYS_utimensat, &[ArgumentTest::Null { argument: 1 }]),
@@ -143,7 +140,7 @@ fn argument_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         }
         WallRole::Planner | WallRole::Shuffler | WallRole::Compiler | WallRole::Finisher => {}
     }
-    if occupant == WallRole::GpuWorker {
+    if role == WallRole::GpuWorker {
         // Only Unix sockets, and only of a type that cannot send without a connection.
         let tests = vec![
             (ArgumentTest::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
@@ -165,7 +162,7 @@ fn argument_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         rules.push(allow_only_if(libc::SYS_fallocate, &[number(1, 0)]));
     }
     let no_code = flags(2, libc::PROT_EXEC, 0);
-    let mapping: &[ArgumentTest] = match occupant {
+    let mapping: &[ArgumentTest] = match role {
         // The GPU's driver makes code and shares memory with any arguments. The zygote maps the entry script.
         WallRole::GpuWorker | WallRole::Zygote => &[],
         // The engine makes a component's code executable even when it only writes it to a file.
@@ -183,7 +180,7 @@ fn argument_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
 }
 
 /// The rules for syscalls by which a process starts another one or changes itself.
-fn process_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
+fn process_rules(role: WallRole) -> Vec<(c_long, SyscallRule)> {
     let allow_only_if = |call: c_long, tests: &[ArgumentTest]| {
         (
             call,
@@ -193,7 +190,7 @@ fn process_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
             ),
         )
     };
-    if occupant == WallRole::Zygote {
+    if role == WallRole::Zygote {
         const PR_GET_TID_ADDRESS: i32 = 40;
         let settings = [
             libc::PR_SET_NAME,
@@ -211,7 +208,7 @@ fn process_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     }
     // Starting a process instead of a thread kills this process, except with a GPU: the driver tries
     // to start one, and continues if it is refused.
-    let new_process = if occupant == WallRole::GpuWorker { REFUSED } else { SyscallAction::Kill };
+    let new_process = if role == WallRole::GpuWorker { REFUSED } else { SyscallAction::Kill };
     let clone = vec![
         (flags(0, libc::CLONE_THREAD, 0), new_process),
         (flags(0, THREAD_FLAGS | NON_THREAD_FLAGS, THREAD_FLAGS), SyscallAction::Allow),
@@ -229,7 +226,7 @@ fn process_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
 
 /// The rules for syscalls on open files. A log must not be truncated. Its descriptor must neither be
 /// duplicated nor lose its append flag: either would allow the process to truncate the log.
-fn open_file_rules(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule)> {
+fn open_file_rules(role: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule)> {
     let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
     let unless_log =
         |call: c_long| (call, SyscallRule::by_tests(refused().collect(), SyscallAction::Allow));
@@ -243,7 +240,7 @@ fn open_file_rules(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRu
         (libc::SYS_fcntl, SyscallRule::by_tests(fcntl, REFUSED)),
         unless_log(libc::SYS_ftruncate),
     ];
-    if occupant == WallRole::GpuWorker {
+    if role == WallRole::GpuWorker {
         let duplicating = syscalls::DUPLICATING.iter().chain(syscalls::DUPLICATING_OLD);
         rules.extend(duplicating.map(|call| unless_log(*call)));
     }
@@ -299,8 +296,8 @@ mod tests {
 
     const EPERM: u32 = SECCOMP_RET_ERRNO | libc::EPERM as u32;
 
-    fn judged(occupant: WallRole, call: c_long, args: [u64; 6]) -> u32 {
-        let program = filter(occupant, &[]).unwrap();
+    fn judged(role: WallRole, call: c_long, args: [u64; 6]) -> u32 {
+        let program = filter(role, &[]).unwrap();
         bpf::run_filter(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
     }
 
@@ -309,16 +306,16 @@ mod tests {
     fn syscalls_in_no_list_are_refused() {
         assert_eq!(probe().unwrap(), "seccomp");
         let processor = processor().unwrap();
-        for occupant in WallRole::ALL {
-            let program = filter(occupant, &[]).unwrap();
-            let allowed: BTreeSet<_> = syscalls::allowed(occupant).into_iter().collect();
-            let deadly: BTreeSet<_> = syscalls::killing(occupant).collect();
-            let by_argument: BTreeSet<_> = argument_rules(occupant)
+        for role in WallRole::ALL {
+            let program = filter(role, &[]).unwrap();
+            let allowed: BTreeSet<_> = syscalls::allowed(role).into_iter().collect();
+            let deadly: BTreeSet<_> = syscalls::killing(role).collect();
+            let by_argument: BTreeSet<_> = argument_rules(role)
                 .into_iter()
-                .chain(open_file_rules(occupant, &[]))
+                .chain(open_file_rules(role, &[]))
                 .map(|(call, _)| call)
                 .collect();
-            assert!(deadly.is_disjoint(&by_argument), "{occupant:?}");
+            assert!(deadly.is_disjoint(&by_argument), "{role:?}");
             for call in (0..1000).filter(|call| !by_argument.contains(call)) {
                 let expected = match (allowed.contains(&call), deadly.contains(&call)) {
                     (true, _) => SECCOMP_RET_ALLOW,
@@ -327,11 +324,11 @@ mod tests {
                 };
                 let judged =
                     bpf::run_filter(&program, processor, u32::try_from(call).unwrap(), [0; 6]);
-                assert_eq!(judged, expected, "{occupant:?}: {call}");
+                assert_eq!(judged, expected, "{role:?}: {call}");
             }
             for call in 0..1000 {
                 let other = bpf::run_filter(&program, processor, 0x4000_0000 | call, [0; 6]);
-                assert_eq!(other, EPERM, "{occupant:?}: {call}");
+                assert_eq!(other, EPERM, "{role:?}: {call}");
                 let foreign = bpf::run_filter(&program, processor ^ 1, call, [0; 6]);
                 assert_eq!(foreign, SECCOMP_RET_KILL_PROCESS);
             }
@@ -341,21 +338,20 @@ mod tests {
     #[test]
     fn threads_are_allowed_and_processes_are_not() {
         let bits = |flags: i32| u64::from(flags.cast_unsigned());
-        for occupant in WallRole::ALL.into_iter().filter(|it| *it != WallRole::Zygote) {
-            let clone =
-                |flags: i32| judged(occupant, libc::SYS_clone, [bits(flags), 0, 0, 0, 0, 0]);
+        for role in WallRole::ALL.into_iter().filter(|it| *it != WallRole::Zygote) {
+            let clone = |flags: i32| judged(role, libc::SYS_clone, [bits(flags), 0, 0, 0, 0, 0]);
             assert_eq!(clone(THREAD_FLAGS | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
             assert_eq!(clone(THREAD_FLAGS | libc::CLONE_NEWUSER), EPERM);
             assert_eq!(clone(libc::CLONE_THREAD), EPERM);
-            let process = match occupant {
+            let process = match role {
                 WallRole::GpuWorker => EPERM,
                 _ => SECCOMP_RET_KILL_PROCESS,
             };
             for fork in [libc::SIGCHLD, libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD] {
-                assert_eq!(clone(fork), process, "{occupant:?}: {fork:#x}");
+                assert_eq!(clone(fork), process, "{role:?}: {fork:#x}");
             }
             let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-            assert_eq!(judged(occupant, libc::SYS_clone3, [0; 6]), hidden);
+            assert_eq!(judged(role, libc::SYS_clone3, [0; 6]), hidden);
         }
     }
 
@@ -386,10 +382,10 @@ mod tests {
     #[test]
     fn only_files_opened_for_writing_may_be_truncated() {
         let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
-        for occupant in WallRole::ALL {
-            let opening = syscalls::opening(occupant);
+        for role in WallRole::ALL {
+            let opening = syscalls::opening(role);
             let openat2 = if opening.is_empty() { EPERM } else { hidden };
-            assert_eq!(judged(occupant, libc::SYS_openat2, [0; 6]), openat2, "{occupant:?}");
+            assert_eq!(judged(role, libc::SYS_openat2, [0; 6]), openat2, "{role:?}");
             for (call, index) in opening {
                 for (how, expected) in [
                     (libc::O_RDONLY, SECCOMP_RET_ALLOW),
@@ -402,8 +398,8 @@ mod tests {
                 ] {
                     let mut arguments = [0; 6];
                     arguments[usize::from(*index)] = u64::from(how.cast_unsigned());
-                    let judged = judged(occupant, *call, arguments);
-                    assert_eq!(judged, expected, "{occupant:?}: {call}, {how:#o}");
+                    let judged = judged(role, *call, arguments);
+                    assert_eq!(judged, expected, "{role:?}: {call}, {how:#o}");
                 }
             }
         }
@@ -429,7 +425,7 @@ mod tests {
         let own = std::process::id().cast_signed();
         let code = libc::PROT_READ | libc::PROT_EXEC;
         let write_and_code = libc::PROT_WRITE | libc::PROT_EXEC;
-        for (occupant, call, arguments, is_allowed) in [
+        for (role, call, arguments, is_allowed) in [
             (Compiler, libc::SYS_openat, arg(2, libc::O_RDONLY), false),
             (Worker, libc::SYS_prctl, arg(0, libc::PR_SET_NAME), true),
             (Worker, libc::SYS_prctl, arg(0, libc::PR_SET_DUMPABLE), false),
@@ -476,7 +472,7 @@ mod tests {
             (GpuWorker, libc::SYS_fallocate, arg(1, libc::FALLOC_FL_KEEP_SIZE), false),
         ] {
             let expected = if is_allowed { SECCOMP_RET_ALLOW } else { EPERM };
-            assert_eq!(judged(occupant, call, arguments), expected, "{occupant:?}: {call}");
+            assert_eq!(judged(role, call, arguments), expected, "{role:?}: {call}");
         }
     }
 
@@ -484,8 +480,8 @@ mod tests {
     #[test]
     fn logs_can_only_be_appended_to() {
         const LOG: RawFd = 7;
-        for occupant in [WallRole::Worker, WallRole::GpuWorker] {
-            let program = filter(occupant, &[2, LOG]).unwrap();
+        for role in [WallRole::Worker, WallRole::GpuWorker] {
+            let program = filter(role, &[2, LOG]).unwrap();
             let judged = |call: c_long, file: RawFd, second: i32| {
                 let arguments =
                     [file, second, 0, 0, 0, 0].map(|value| i64::from(value).cast_unsigned());
@@ -497,13 +493,13 @@ mod tests {
                 (libc::SYS_fcntl, libc::F_SETFL),
                 (libc::SYS_fcntl, libc::F_DUPFD_CLOEXEC),
             ] {
-                assert_eq!(judged(call, LOG, second), EPERM, "{occupant:?}: {call}, {second}");
-                assert_eq!(judged(call, 2, second), EPERM, "{occupant:?}: {call}, {second}");
-                assert_eq!(judged(call, 8, second), SECCOMP_RET_ALLOW, "{occupant:?}: {call}");
+                assert_eq!(judged(call, LOG, second), EPERM, "{role:?}: {call}, {second}");
+                assert_eq!(judged(call, 2, second), EPERM, "{role:?}: {call}, {second}");
+                assert_eq!(judged(call, 8, second), SECCOMP_RET_ALLOW, "{role:?}: {call}");
             }
             assert_eq!(judged(libc::SYS_fcntl, LOG, libc::F_GETFL), SECCOMP_RET_ALLOW);
             for call in syscalls::DUPLICATING.iter().chain(syscalls::DUPLICATING_OLD) {
-                let other = match occupant {
+                let other = match role {
                     WallRole::GpuWorker => SECCOMP_RET_ALLOW,
                     _ => EPERM,
                 };

@@ -1,7 +1,7 @@
 //! The first steps of a process that will build a wall.
 
 use super::cgroup_leaf;
-use super::error::{Built, LayerError};
+use super::error::{LayerError, LayerResult};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, getpid, getppid, parent_process_death_signal, set_parent_process_death_signal,
@@ -132,7 +132,7 @@ fn close_inherited() -> io::Result<()> {
 }
 
 /// Fails unless [`enter`] has set the parent-death signal.
-pub(super) fn check_parent_death_signal() -> Built {
+pub(super) fn check_parent_death_signal() -> LayerResult {
     match parent_process_death_signal() {
         Ok(Some(Signal::KILL)) => Ok(None),
         Ok(_) => Err(LayerError::NotSet),
@@ -141,7 +141,7 @@ pub(super) fn check_parent_death_signal() -> Built {
 }
 
 /// Fails unless [`enter`] has started a new session.
-pub(super) fn check_own_session() -> Built {
+pub(super) fn check_own_session() -> LayerResult {
     if leads_session() { Ok(None) } else { Err(LayerError::OtherSession) }
 }
 

@@ -1,4 +1,4 @@
-//! The syscalls that each occupant needs once the wall is built. We found them by tracing the end-to-end
+//! The syscalls that each role needs once the wall is built. We found them by tracing the end-to-end
 //! tests, and by reading what the standard library, the C library and wasmtime fall back to.
 //!
 //! A syscall that is neither allowed nor in the list of killing ones fails with EPERM.
@@ -77,10 +77,10 @@ const OPEN_OLD: &[c_long] = &[SYS_access, SYS_lstat, SYS_readlink, SYS_rmdir, SY
 #[cfg(not(target_arch = "x86_64"))]
 const OPEN_OLD: &[c_long] = &[];
 
-/// The syscalls that open a file, each with the position of its flags argument. Empty for an occupant without
+/// The syscalls that open a file, each with the position of its flags argument. Empty for a role without
 /// files.
-pub(super) fn opening(occupant: WallRole) -> &'static [(c_long, u8)] {
-    match occupant {
+pub(super) fn opening(role: WallRole) -> &'static [(c_long, u8)] {
+    match role {
         WallRole::Compiler | WallRole::Finisher => &[],
         WallRole::Worker
         | WallRole::GpuWorker
@@ -250,7 +250,7 @@ const FETCHER_OLD: &[c_long] = &[SYS_epoll_wait, SYS_rename];
 #[cfg(not(target_arch = "x86_64"))]
 const FETCHER_OLD: &[c_long] = &[];
 
-/// Syscalls that no occupant needs, but an attacker would: each of them kills the process.
+/// Syscalls that no role needs, but an attacker would: each of them kills the process.
 const KILL: &[c_long] = &[
     // Starting programs, and reaching other processes.
     SYS_execve,
@@ -342,7 +342,7 @@ const KILL_OLD: &[c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const KILL_OLD: &[c_long] = &[];
 
-/// Syscalls that kill other occupants, but that a GPU's driver tries or needs. Each is refused, allowed
+/// Syscalls that kill processes with other roles, but that a GPU's driver tries or needs. Each is refused, allowed
 /// above, or its arguments decide. The driver tries to start a program that makes its device files, and
 /// continues if it cannot.
 const GPU_SPARED: &[c_long] = &[
@@ -359,23 +359,23 @@ const GPU_SPARED: &[c_long] = &[
 const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_SPARED_OLD: &[c_long] = &[];
-/// Syscalls that kill other occupants, but that the zygote needs, or a worker before it builds its own wall.
+/// Syscalls that kill processes with other roles, but that the zygote needs, or a worker before it builds its own wall.
 const ZYGOTE_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
 
-/// Syscalls that kill other occupants, but not the planner: the standard library may use them to kill a
+/// Syscalls that kill processes with other roles, but not the planner: the standard library may use them to kill a
 /// helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
-/// Syscalls that kill other occupants, but that using the network needs.
+/// Syscalls that kill processes with other roles, but that using the network needs.
 const FETCHER_SPARED: &[c_long] =
     &[SYS_bind, SYS_connect, SYS_recvmmsg, SYS_recvmsg, SYS_sendmmsg, SYS_sendmsg, SYS_socket];
 
 /// The syscalls that are allowed with any arguments.
-pub(super) fn allowed(occupant: WallRole) -> Vec<c_long> {
+pub(super) fn allowed(role: WallRole) -> Vec<c_long> {
     /// The syscalls that every worker may make.
     const ALL_WORKERS: [&[c_long]; 8] =
         [BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD];
-    let parts: &[&[c_long]] = match occupant {
+    let parts: &[&[c_long]] = match role {
         WallRole::Worker => &ALL_WORKERS,
         WallRole::GpuWorker => &[&ALL_WORKERS.concat(), GPU, GPU_OLD],
         WallRole::Zygote => &[&ALL_WORKERS.concat(), ZYGOTE, ZYGOTE_OLD],
@@ -390,8 +390,8 @@ pub(super) fn allowed(occupant: WallRole) -> Vec<c_long> {
 }
 
 /// The syscalls that kill the process.
-pub(super) fn killing(occupant: WallRole) -> impl Iterator<Item = c_long> {
-    let (spared, old): (&[c_long], &[c_long]) = match occupant {
+pub(super) fn killing(role: WallRole) -> impl Iterator<Item = c_long> {
+    let (spared, old): (&[c_long], &[c_long]) = match role {
         WallRole::GpuWorker => (GPU_SPARED, GPU_SPARED_OLD),
         WallRole::Zygote => (ZYGOTE_SPARED, &[]),
         WallRole::Planner => (PLANNER_SPARED, &[]),
@@ -411,18 +411,18 @@ mod tests {
 
     #[test]
     fn no_call_is_both_allowed_and_deadly() {
-        for occupant in WallRole::ALL {
-            let list = allowed(occupant);
+        for role in WallRole::ALL {
+            let list = allowed(role);
             let allowed: BTreeSet<_> = list.iter().copied().collect();
-            assert_eq!(list.len(), allowed.len(), "{occupant:?} has a call twice");
-            let both: Vec<_> = killing(occupant).filter(|call| allowed.contains(call)).collect();
-            assert!(both.is_empty(), "{occupant:?}: {both:?}");
+            assert_eq!(list.len(), allowed.len(), "{role:?} has a call twice");
+            let both: Vec<_> = killing(role).filter(|call| allowed.contains(call)).collect();
+            assert!(both.is_empty(), "{role:?}: {both:?}");
         }
     }
 
     #[test]
     fn only_roles_with_files_may_open_them() {
-        let opens = |occupant| opening(occupant).contains(&(SYS_openat, 2));
+        let opens = |role| opening(role).contains(&(SYS_openat, 2));
         assert!(opens(WallRole::Worker) && opens(WallRole::Planner) && opens(WallRole::Shuffler));
         assert!(!opens(WallRole::Compiler) && !opens(WallRole::Finisher));
         assert!(!allowed(WallRole::Worker).contains(&SYS_ioctl));

@@ -95,7 +95,7 @@ pub struct WorkerSetup {
     pub output_format: OutputFormat,
     /// Whether rows stay in the part file until the job ends. Otherwise [`ToWorker::Free`] says when their
     /// space may be reused.
-    pub rows_stay: bool,
+    pub keeps_rows: bool,
     /// The GPU leased to this worker.
     pub gpu: Option<GpuLease>,
     /// The job's models.
@@ -240,7 +240,7 @@ pub struct PlanRequest {
     /// Files that an earlier plan could not read, each with the index of its source. In that plan, each was
     /// one failing mini-batch. If the planner can read the file now, the file's first mini-batch gets the
     /// number of that failing mini-batch. Its other mini-batches come at the end of the plan.
-    pub again: Vec<(u32, String)>,
+    pub retried_files: Vec<(u32, String)>,
     /// Whether the planner names each file before it opens it. The leader asks for this after a planner died
     /// while it read a file.
     pub reports_files: bool,
@@ -267,7 +267,7 @@ impl PlanRequest {
             processes: 1,
             os_sandbox,
             memory: u64::MAX,
-            again: Vec::new(),
+            retried_files: Vec::new(),
             reports_files: false,
             asks: ObjectsToAsk::Never,
             deadly: Vec::new(),

@@ -18,12 +18,12 @@ pub enum ToNode {
     /// Find and check everything that the job needs on the machine, except GPUs. Answered by
     /// [`FromNode::Prepared`].
     Prepare(PrepareRequest),
-    /// Wait until all objects that are fetched in advance have arrived, so that [`Look`](Self::Look) need not
+    /// Wait until all objects that are fetched in advance have arrived, so that [`InspectInputs`](Self::InspectInputs) need not
     /// wait for them.
     AwaitObjects,
     /// Plan the job and inspect its files, to find out whether the inputs have changed. Answered by a series
-    /// of [`FromNode::Looked`].
-    Look(InspectRequest),
+    /// of [`FromNode::Inspected`].
+    InspectInputs(InspectRequest),
     /// Lease the GPUs that the job may have. Answered by [`FromNode::Gpus`].
     TakeGpus,
     /// Plan the job in order to run it. Answered by a series of [`FromNode::Planned`].
@@ -37,8 +37,8 @@ pub enum FromNode {
     Said(String),
     /// The answer to [`ToNode::Prepare`].
     Prepared(Box<Prepared>),
-    /// A part of the answer to [`ToNode::Look`].
-    Looked(InspectReport),
+    /// A part of the answer to [`ToNode::InspectInputs`].
+    Inspected(InspectReport),
     /// The answer to [`ToNode::TakeGpus`].
     Gpus {
         /// What the user should know about the GPUs, one line each.
@@ -116,8 +116,8 @@ pub struct PreparedBackend {
 /// How to plan the inputs, in addition to the job's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanOptions {
-    /// [`PlanRequest::again`](crate::PlanRequest::again).
-    pub again: Vec<(u32, String)>,
+    /// [`PlanRequest::retried_files`](crate::PlanRequest::retried_files).
+    pub retried_files: Vec<(u32, String)>,
 }
 
 /// Asks whether the inputs have changed.
@@ -171,7 +171,7 @@ mod tests {
     /// A node on another machine must receive the same as one on this machine.
     #[test]
     fn all_messages_survive_encoding() {
-        let plan = PlanOptions { again: vec![(1, "bad.csv".to_owned())] };
+        let plan = PlanOptions { retried_files: vec![(1, "bad.csv".to_owned())] };
         let look = InspectRequest {
             plan: plan.clone(),
             since: Timestamp::UNIX_EPOCH,
@@ -182,7 +182,7 @@ mod tests {
         for message in [
             ToNode::Prepare(prepare),
             ToNode::AwaitObjects,
-            ToNode::Look(look),
+            ToNode::InspectInputs(look),
             ToNode::TakeGpus,
             ToNode::Plan(plan),
         ] {
@@ -213,8 +213,8 @@ mod tests {
         for message in [
             FromNode::Said("compiling".to_owned()),
             FromNode::Prepared(Box::new(prepared)),
-            FromNode::Looked(InspectReport::MiniBatches(vec![looked])),
-            FromNode::Looked(InspectReport::Finished),
+            FromNode::Inspected(InspectReport::MiniBatches(vec![looked])),
+            FromNode::Inspected(InspectReport::Finished),
             FromNode::Gpus { notices: Vec::new() },
             FromNode::Planned(FromPlanner::Finished),
         ] {

@@ -110,7 +110,7 @@ pub enum FromFetcher {
     /// Its progress.
     Progress(Fetched),
     /// The requested object has arrived, or cannot be fetched for this reason.
-    Brought(String, Option<Failed>),
+    Downloaded(String, Option<Failed>),
     /// The task is done, except for objects that are fetched later, on request.
     Done(Fetched),
     /// Fetching has ended with this error.

@@ -26,7 +26,7 @@ impl WorkerSetup {
             settings: WorkerSettings::default(),
             limits: Limits::default(),
             output_format: OutputFormat::default(),
-            rows_stay: false,
+            keeps_rows: false,
             temporary: false,
             gpu: None,
             models: Vec::new(),

@@ -325,7 +325,7 @@ limits: {memory: 1, feul: 3}
     error: job.yaml:6: arguments[0]: found "${{inputs.nope}}"; the first argument must start with "-", such as in [--model, digits.bin]
     error: job.yaml:6: arguments[0]: found the unknown reference ${{inputs.nope}}; the known references are ${{inputs.texts}}, ${{side_inputs.w}}, ${{output}}
     error: job.yaml:7: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-    error: job.yaml:8: node_count: found 4, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
+    error: job.yaml:8: node_count: found 4; expected 1: a job runs on this machine only, with process_count_per_node workers
     error: job.yaml:9: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
     error: job.yaml:10: output_action: found "append"; expected append_row or summary_only
     error: job.yaml:11: run_invocation_timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)

@@ -269,7 +269,7 @@ fn a_worker_killed_from_outside() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Find out what kills processes on this machine: a person, a monitor of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows it; nothing else is lost
+      - Find out what kills processes on this machine: a user, a watchdog, or a container that was stopped. The worker's mini-batch is tried again as long as run_max_try allows it; nothing else is lost
     ");
 }
 
@@ -291,7 +291,7 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     ran.exits_with(0).says("process777 of job has written nothing");
     assert_eq!(ran.stdout, "");
     let ran = ran.into_job().command(&["logs", "job", "--mini-batch", "5"]);
-    ran.exits_with(0).says("nothing is known of mini-batch 5 of job");
+    ran.exits_with(0).says("no attempt at mini-batch 5 of job");
 }
 
 /// The explanation names a mini-batch that is much slower than most, and says whether it computed or waited.

@@ -135,7 +135,7 @@ fn ctrl_c_finishes_running_mini_batches_and_starts_none() {
     assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
-    Ctrl-C: running mini-batches are finished, no new ones begin; a second one stops immediately
+    Ctrl-C: running mini-batches are finished, no new ones begin; a second signal stops immediately
     stopping: Ctrl-C
     Job test was cancelled after [TIME]: Ctrl-C
       mini-batches  2 of 3
@@ -191,7 +191,7 @@ fn a_second_ctrl_c_stops_at_once() {
     let mut running = hanging_job().start(&[]);
     interrupt_after_first(&mut running);
     running.until("the first Ctrl-C has arrived", |running| {
-        running.stderr_so_far().contains("a second one stops immediately")
+        running.stderr_so_far().contains("a second signal stops immediately")
     });
     running.interrupt();
     let ran = running.wait();
@@ -201,7 +201,7 @@ fn a_second_ctrl_c_stops_at_once() {
     assert_eq!(ran.output(), "a.txt: 1\n");
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
-    Ctrl-C: running mini-batches are finished, no new ones begin; a second one stops immediately
+    Ctrl-C: running mini-batches are finished, no new ones begin; a second signal stops immediately
     Ctrl-C: stopping immediately; committed results are kept
     Job test was cancelled after [TIME]: Ctrl-C
       mini-batches  1 of 3

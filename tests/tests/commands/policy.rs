@@ -238,7 +238,7 @@ fn the_doctor_checks_what_jobs_need() {
         "  WRONG     datastores: stores.yaml",
         "  ok        places for workers: 3 of 3 are free (machine.workers)\n",
         "  MISSING   compiled entry scripts: taken/cache, ",
-        "taken: Not a directory (os error 20). Name a folder of yours in SANDMILL_CACHE_DIR\n",
+        "taken: Not a directory (os error 20). Name one of your folders in SANDMILL_CACHE_DIR\n",
     ] {
         assert!(doctor.stdout.contains(expected), "{expected}: {doctor}");
     }

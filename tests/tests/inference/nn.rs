@@ -121,7 +121,7 @@ fn models_from_bytes_if_the_job_allows_them() {
 
 /// The timeout kills the worker that computes, and the next worker continues.
 #[test]
-fn a_computation_without_end() {
+fn an_endless_computation() {
     let (_folder, models) = models();
     let settings = format!("process_count_per_node: 1\nrun_invocation_timeout: 3\n{models}");
     let acts = [("without-end", Fate::Fails("run took longer"))];

@@ -200,7 +200,7 @@ fn a_type_too_long_to_print_is_refused() {
 }
 
 #[test]
-fn names_without_end() {
+fn endless_names() {
     let many: String = (0..60_000)
         .map(|n| format!("(export \"{}{n}\" (core module $m))", "long-name-".repeat(9) + "x"))
         .collect();

@@ -100,7 +100,7 @@ fn calls_that_ask_for_too_much() {
 
 /// The timeout ends a call that waits or computes without end, and the worker is replaced.
 #[test]
-fn calls_without_end() {
+fn endless_calls() {
     let late = || Fate::Fails("run took longer than run_invocation_timeout (1 s)");
     let acts = [("loop", late()), ("call-loop", late()), ("sleep", late())];
     let settings = "run_invocation_timeout: 1\nprocess_count_per_node: 2";

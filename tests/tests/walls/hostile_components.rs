@@ -124,7 +124,7 @@ const USELESS_RUN: &str = r#"
     (export "sandmill:entry/entry-run@0.1.0" (instance $entry)))"#;
 
 #[test]
-fn types_without_end() {
+fn endless_types() {
     // Each type is twice as large as the one before.
     let mut doubled = "(component (type $t0 (tuple u8 u8))".to_owned();
     for n in 1..40 {

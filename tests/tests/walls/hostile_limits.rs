@@ -100,7 +100,7 @@ fn more_handles_than_allowed() {
 
 /// An endless stream of zeroes, which costs the guest nothing.
 #[test]
-fn zeroes_without_end() {
+fn endless_zeroes() {
     let acts = [("zeroes", Fate::Fails("limits.logs allows 1 MB"))];
     let settings = "limits: {logs: 1 MB}\nprocess_count_per_node: 1";
     play(&guest("hostile_calls"), settings, &acts, |_, name| name.to_owned());

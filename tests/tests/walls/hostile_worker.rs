@@ -105,7 +105,7 @@ fn peak_megabytes() -> u64 {
 }
 
 #[test]
-fn messages_without_end() {
+fn endless_messages() {
     let strays: Vec<_> =
         (0..5000).map(|id| FromWorker::Started { id: MiniBatchId(id + 9) }).collect();
     let failed = harms_only_its_own_mini_batch(
@@ -124,7 +124,7 @@ fn messages_without_end() {
 
 /// Each message has the maximum length.
 #[test]
-fn the_longest_messages_without_end() {
+fn endless_longest_messages() {
     let item = FailedItem { item: "x".repeat(16_000), ..FailedItem::sample() };
     let long = AttemptReport { failed_items: vec![item; 1000], ..success() };
     let failed = harms_only_its_own_mini_batch(

@@ -264,7 +264,7 @@ impl Loader {
             match found.get(index) {
                 // On a stage, the guest may have read a copy.
                 Some(Some(found)) if source.stage.is_none() => Some(*found),
-                _ => source.root.look_at(file).filter(|found| !found.is_after(self.loaded_at)),
+                _ => source.root.version_of(file).filter(|found| !found.is_after(self.loaded_at)),
             }
         });
         content_stamp(mini_batch.stamp, files)
@@ -465,7 +465,8 @@ mod tests {
         age("b", 100);
         let job_dir = JobDir::new(folder.path().join("job"));
         let root = OpenRoot::open(folder.path());
-        let read = |name: &str, length| Some(FileVersion { length, ..root.look_at(name).unwrap() });
+        let read =
+            |name: &str, length| Some(FileVersion { length, ..root.version_of(name).unwrap() });
         let sources = [source(folder.path(), None), source(folder.path(), Some("*"))];
         let loader = || Loader::new(&sources, &[], &job_dir, WorkerId(0)).unwrap();
         let stamp = |source, found: &[Option<FileVersion>]| {

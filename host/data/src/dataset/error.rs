@@ -36,7 +36,7 @@ pub(super) enum StoredError {
     /// An interval that the type cannot hold.
     #[error(
         "the interval of {months} months, {days} days and {millis} milliseconds does not fit the Arrow type \
-         that the file names for its column; leave the column out with the key columns, or write it anew"
+         that the file names for its column; leave the column out with the key columns, or write the file again"
     )]
     Interval {
         /// The number of months.

@@ -186,7 +186,7 @@ fn each_file_is_opened_only_after_an_answer() {
         let cut = CutOptions::Tables { size: SliceSize::Rows(1), inputs, full_inference };
         let request = PlanRequest {
             asks: ObjectsToAsk::Each,
-            again: vec![(0, "1".to_owned())],
+            retried_files: vec![(0, "1".to_owned())],
             ..PlanRequest::new(vec![stored(&tree, &["1", "2", "3"])], cut)
         };
         let asked: RefCell<Vec<String>> = RefCell::default();

@@ -5,7 +5,7 @@ use super::columns;
 use super::groups::{Groups, check_size, positions, with_keys};
 use super::input::{PlanInput, check_keys, picked_columns};
 use super::mini_batch_digest::MiniBatchDigest;
-use super::plan_writer::Sender;
+use super::plan_writer::PlanWriter;
 use super::share;
 use super::text::each_file;
 use super::{PlanError, refuse};
@@ -25,7 +25,7 @@ use std::path::Path;
 pub(super) fn format(
     input: &PlanInput<'_>,
     notices: &mut Vec<FromPlanner>,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<TableFormat, PlanError> {
     let kind = input.table.kind;
     let query = &input.table.query;
@@ -34,7 +34,7 @@ pub(super) fn format(
     'sources: for (index, source) in (input.first..).zip(input.sources) {
         let mut listing = input.files(source)?;
         while let Some(file) = listing.next_file()? {
-            if !input.may_open(index, &file, &mut listing, sender)? {
+            if !input.may_open(index, &file, &mut listing, writer)? {
                 continue;
             }
             let path = source.root.join(&file);
@@ -44,7 +44,7 @@ pub(super) fn format(
                     columns.learn(file.schema()?, &path.display().to_string())?;
                     // Unreadable values are reported when their rows are read.
                     let wanted = input.table.columns.as_deref();
-                    let _ = file.look_at_times(&mut resolution, wanted, input.infers_from_all);
+                    let _ = file.resolve_times(&mut resolution, wanted, input.infers_from_all);
                     Ok(file)
                 });
             if let Ok(file) = learned
@@ -78,12 +78,12 @@ pub(super) fn plan(
     input: &PlanInput<'_>,
     format: &TableFormat,
     size: SliceSize,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
-    each_slice(input, format, size, sender, &mut |sender, source, slice, found| {
+    each_slice(input, format, size, writer, &mut |writer, source, slice, found| {
         let mut stamp = MiniBatchDigest::new();
         stamp.add_file(found);
-        sender.add(source, MiniBatchWork::Table(slice), stamp)
+        writer.add(source, MiniBatchWork::Table(slice), stamp)
     })
 }
 
@@ -93,7 +93,7 @@ pub(super) fn plan_groups(
     input: &PlanInput<'_>,
     format: &TableFormat,
     keys: &[String],
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     struct ColumnarGroup {
         slices: Vec<(u32, TableSlice)>,
@@ -103,7 +103,7 @@ pub(super) fn plan_groups(
     let (path, positions) = keys_of_paths(input, keys)?;
     let mut groups: Groups<ColumnarGroup> = Groups::new();
     let size = SliceSize::Bytes(MAX_SLICE);
-    each_slice(input, format, size, sender, &mut |_, source, slice, found| {
+    each_slice(input, format, size, writer, &mut |_, source, slice, found| {
         let values = path.folder_values(&slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&position| values.get(position));
         let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
@@ -117,7 +117,7 @@ pub(super) fn plan_groups(
     })?;
     for (values, group) in groups {
         let work = MiniBatchWork::TableGroup(group.slices);
-        sender.add_group(input.first, work, with_keys(keys, values), group.stamp)?;
+        writer.add_group(input.first, work, with_keys(keys, values), group.stamp)?;
     }
     Ok(())
 }
@@ -147,7 +147,7 @@ pub(super) fn keys_of_paths<'a>(
 
 /// Receives each slice, with the index of its source and the version of its file.
 type TakeTableSlice<'t, 's> =
-    dyn FnMut(&mut Sender<'s>, u32, TableSlice, FileVersion) -> Result<(), PlanError> + 't;
+    dyn FnMut(&mut PlanWriter<'s>, u32, TableSlice, FileVersion) -> Result<(), PlanError> + 't;
 
 /// Passes all slices of an input to `take`, in the order of the files. Each slice has the given size. A file
 /// that cannot be read, or whose rows do not fit the table, becomes a mini-batch that fails.
@@ -155,7 +155,7 @@ fn each_slice<'s>(
     input: &PlanInput<'_>,
     format: &TableFormat,
     size: SliceSize,
-    sender: &mut Sender<'s>,
+    writer: &mut PlanWriter<'s>,
     take: &mut TakeTableSlice<'_, 's>,
 ) -> Result<(), PlanError> {
     let schema = from_message(&format.schema)?;
@@ -164,14 +164,14 @@ fn each_slice<'s>(
     let table = Schema::new(schema.fields()[..file_columns].to_vec());
     // The file that the columns come from, for messages.
     let mut origin: Option<String> = None;
-    each_file(input, sender, &mut |sender, index, file| {
+    each_file(input, writer, &mut |writer, index, file| {
         let path = input.sources[(index - input.first) as usize].root.join(&file);
         if format.kind.is_asked() && is_beside_database(&path) {
             return Ok(());
         }
         if is_marker(&path) {
             return Ok(
-                sender.notice(format!("{} is empty and gives no mini-batch", path.display()))?
+                writer.notice(format!("{} is empty and gives no mini-batch", path.display()))?
             );
         }
         let learned = input.learned_file.take();
@@ -190,7 +190,7 @@ fn each_slice<'s>(
                 let describe = |what: String| input.describe_foreign(&path, &what);
                 let reason =
                     foreign.map_or_else(|| format!("{} {error}", path.display()), describe);
-                return sender.add_bad(index, file, reason, MiniBatchDigest::new());
+                return writer.add_bad(index, file, reason, MiniBatchDigest::new());
             }
         };
         origin.get_or_insert_with(|| path.display().to_string());
@@ -206,14 +206,14 @@ fn each_slice<'s>(
             slice.rows = slice.rows.min(left);
             input.count_taken(slice.rows);
             rows += slice.rows;
-            if let Some(share) = sender.share() {
+            if let Some(share) = writer.share() {
                 let done = u128::from(bytes) * u128::from(rows) / u128::from(total.max(1));
                 share.reach(u64::try_from(done).unwrap_or(u64::MAX));
             }
-            take(sender, index, slice, found)?;
+            take(writer, index, slice, found)?;
         }
         if rows == 0 {
-            sender.notice(format!("{} holds no rows and gives no mini-batch", path.display()))?;
+            writer.notice(format!("{} holds no rows and gives no mini-batch", path.display()))?;
         }
         Ok(())
     })

@@ -1,7 +1,7 @@
 //! Mini-batches of files, and void mini-batches.
 
 use super::mini_batch_digest::MiniBatchDigest;
-use super::plan_writer::Sender;
+use super::plan_writer::PlanWriter;
 use super::share::PlannedShare;
 use super::{PlanError, refuse};
 use crate::dataset::SourceListing;
@@ -13,15 +13,15 @@ use crate::protocol::FromPlanner;
 pub(super) fn plan_files(
     sources: &[Source],
     count: u64,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     if count == 0 {
         return refuse!("mini_batch_size must be at least 1 file");
     }
-    sender.send(FromPlanner::Tables(Vec::new()))?;
+    writer.send(FromPlanner::Tables(Vec::new()))?;
     let listings =
         sources.iter().map(|source| (source, SourceListing::new(source).map_err(PlanError::from)));
-    sender.report_share(PlannedShare::measure(listings, &|_| 1));
+    writer.report_share(PlannedShare::measure(listings, &|_| 1));
     let mut left = FilesLeft::default();
     for (index, source) in (0..).zip(sources) {
         left.begin(source);
@@ -30,20 +30,20 @@ pub(super) fn plan_files(
         loop {
             let file = match left.count() {
                 0 => None,
-                _ => next_file(&mut listing, index, sender)?,
+                _ => next_file(&mut listing, index, writer)?,
             };
             left.count_taken(u64::from(file.is_some()));
             let is_end = file.is_none();
             if let Some(file) = file {
                 group.push(&file);
-                if let Some(share) = sender.share() {
+                if let Some(share) = writer.share() {
                     share.pass(1);
                 }
             }
             if group.len() as u64 >= count || (is_end && !group.is_empty()) {
                 // The stamp omits the versions of the files: the worker adds them, because it opens the files
                 // anyway.
-                sender.add(
+                writer.add(
                     index,
                     MiniBatchWork::Files(std::mem::take(&mut group)),
                     MiniBatchDigest::new(),
@@ -88,23 +88,23 @@ impl FilesLeft {
 pub(super) fn next_file(
     listing: &mut SourceListing,
     source: u32,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<Option<String>, PlanError> {
     let file = listing.next_file()?;
     for notice in listing.take_notices() {
-        sender.notice(notice)?;
+        writer.notice(notice)?;
     }
     for bad in listing.take_bad() {
-        sender.add(source, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
+        writer.add(source, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
     }
     Ok(file)
 }
 
 /// Sends `count` mini-batches without data.
-pub(super) fn plan_void(count: u64, sender: &mut Sender<'_>) -> Result<(), PlanError> {
-    sender.send(FromPlanner::Tables(Vec::new()))?;
+pub(super) fn plan_void(count: u64, writer: &mut PlanWriter<'_>) -> Result<(), PlanError> {
+    writer.send(FromPlanner::Tables(Vec::new()))?;
     for _ in 0..count {
-        sender.add(0, MiniBatchWork::Void, MiniBatchDigest::new())?;
+        writer.add(0, MiniBatchWork::Void, MiniBatchDigest::new())?;
     }
     Ok(())
 }

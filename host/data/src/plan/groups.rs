@@ -3,7 +3,7 @@
 
 use super::files::next_file;
 use super::mini_batch_digest::MiniBatchDigest;
-use super::plan_writer::Sender;
+use super::plan_writer::PlanWriter;
 use super::{PlanError, refuse};
 use crate::dataset::SourceListing;
 use crate::dataset::csv::MAX_SLICE;
@@ -66,12 +66,12 @@ pub(super) fn check_size(
 pub(super) fn plan_file_groups(
     sources: &[Source],
     keys: &[String],
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
-    sender.send(FromPlanner::Tables(Vec::new()))?;
+    writer.send(FromPlanner::Tables(Vec::new()))?;
     let mut first = 0;
     for input in sources.chunk_by(|one, next| one.dataset == next.dataset) {
-        plan_input(first, input, keys, sender)?;
+        plan_input(first, input, keys, writer)?;
         first += count_u32(input.len());
     }
     Ok(())
@@ -81,7 +81,7 @@ fn plan_input(
     first: u32,
     sources: &[Source],
     keys: &[String],
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     let mut groups: Groups<Vec<(u32, Names)>> = Groups::new();
     for (index, source) in (first..).zip(sources) {
@@ -106,7 +106,7 @@ fn plan_input(
             }
         };
         let mut listing = SourceListing::new(source)?;
-        while let Some(file) = next_file(&mut listing, index, sender)? {
+        while let Some(file) = next_file(&mut listing, index, writer)? {
             let Some(values) = format.values(&file) else {
                 return refuse!(
                     "input '{}': the path {file} does not match partition_format '{format}'; move \
@@ -123,14 +123,14 @@ fn plan_input(
             }
         }
     }
-    send(first, groups, keys, sender)
+    send(first, groups, keys, writer)
 }
 
 fn send(
     first: u32,
     groups: Groups<Vec<(u32, Names)>>,
     keys: &[String],
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     for (values, mut parts) in groups {
         let (source, work) = match parts.len() {
@@ -140,7 +140,7 @@ fn send(
             }
             _ => (first, MiniBatchWork::FileGroup(parts)),
         };
-        sender.add_group(source, work, with_keys(keys, values), MiniBatchDigest::new())?;
+        writer.add_group(source, work, with_keys(keys, values), MiniBatchDigest::new())?;
     }
     Ok(())
 }

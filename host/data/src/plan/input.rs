@@ -1,7 +1,7 @@
 //! An input of tables: its files, and which of their columns the job uses.
 
 use super::groups::format_of;
-use super::plan_writer::Sender;
+use super::plan_writer::PlanWriter;
 use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TypedTableFile;
 use crate::dataset::{OpenRoot, SourceListing, foreign_file};
@@ -85,14 +85,14 @@ impl PlanInput<'_> {
         source: u32,
         file: &str,
         listing: &mut SourceListing,
-        sender: &mut Sender<'_>,
+        writer: &mut PlanWriter<'_>,
     ) -> Result<bool, PlanError> {
         if self.deadly_reason(source, file).is_some() {
             return Ok(false);
         }
         // Without full inference the planner may stop after any file, so it names no following files.
         let next = if self.infers_from_all { self.following(listing) } else { Vec::new() };
-        if self.prepare_to_open(source, file, next, sender)?.is_some() {
+        if self.prepare_to_open(source, file, next, writer)?.is_some() {
             return Ok(false);
         }
         Ok(self.check_format(source, file)?.is_none())
@@ -162,7 +162,7 @@ impl PlanInput<'_> {
         source: u32,
         file: &str,
         next: Vec<String>,
-        sender: &mut Sender<'_>,
+        writer: &mut PlanWriter<'_>,
     ) -> Result<Option<BadFile>, PlanError> {
         if self.table.kind.is_asked() {
             // A database must not be read without the changes in the files next to it.
@@ -170,17 +170,17 @@ impl PlanInput<'_> {
                 if self.is_listed(source, &beside)
                     && self.must_ask(source, &beside)
                     && let Some(BadFile { file: _, reason }) =
-                        sender.ask_for(source, &beside, Vec::new())?
+                        writer.ask_for(source, &beside, Vec::new())?
                 {
                     return Ok(Some(BadFile { file: file.to_owned(), reason }));
                 }
             }
         }
         if self.must_ask(source, file) {
-            return Ok(sender.ask_for(source, file, next)?);
+            return Ok(writer.ask_for(source, file, next)?);
         }
         if self.request.reports_files {
-            sender.report_opening(source, file)?;
+            writer.report_opening(source, file)?;
         }
         Ok(None)
     }

@@ -4,7 +4,7 @@
 use super::groups::{Groups, check_size, positions, with_keys};
 use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
-use super::plan_writer::Sender;
+use super::plan_writer::PlanWriter;
 use super::shuffle::{Idle, Shuffle, ShuffleContext};
 use super::text::each_slice;
 use super::{PlanError, columnar, refuse};
@@ -19,7 +19,7 @@ pub(super) fn plan(
     formats: &[TableFormat],
     tools: ShuffleContext<'_>,
     unpacker: &Unpacker,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     let keys = &tools.request.partition_keys;
     // All inputs are checked before the first is read.
@@ -35,16 +35,16 @@ pub(super) fn plan(
     let idle = Idle::default();
     for (number, (input, format)) in (0..).zip(inputs.iter().zip(formats)) {
         if !format.kind.is_text() {
-            columnar::plan_groups(input, format, keys, sender)?;
+            columnar::plan_groups(input, format, keys, writer)?;
             continue;
         }
         match input.path.as_ref().map(|path| positions(path, keys)) {
             Some(Ok(positions)) => {
-                plan_folders(input, format, keys, &positions, unpacker, sender)?;
+                plan_folders(input, format, keys, &positions, unpacker, writer)?;
             }
             _ if are_columns_unknown(input, format) => {
                 let size = SliceSize::Bytes(MAX_SLICE);
-                each_slice(input, format, size, unpacker, sender, &mut |_, _| Ok(()))?;
+                each_slice(input, format, size, unpacker, writer, &mut |_, _| Ok(()))?;
             }
             _ => {
                 let columns = key_columns(input, format, keys)?;
@@ -55,7 +55,7 @@ pub(super) fn plan(
                 }
                 let shuffle =
                     Shuffle { input, format, columns, number, tools, unpacker, idle: &idle };
-                shuffle.run(sender)?;
+                shuffle.run(writer)?;
             }
         }
     }
@@ -107,7 +107,7 @@ fn plan_folders(
     keys: &[String],
     positions: &[usize],
     unpacker: &Unpacker,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     struct KeyGroup {
         slices: Vec<(u32, TextSlice)>,
@@ -116,7 +116,7 @@ fn plan_folders(
     }
     let Some(path) = &input.path else { return Ok(()) };
     let mut groups: Groups<KeyGroup> = Groups::new();
-    each_slice(input, format, SliceSize::Bytes(MAX_SLICE), unpacker, sender, &mut |_, found| {
+    each_slice(input, format, SliceSize::Bytes(MAX_SLICE), unpacker, writer, &mut |_, found| {
         let values = path.folder_values(&found.slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&position| values.get(position));
         let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
@@ -130,7 +130,7 @@ fn plan_folders(
     })?;
     for (values, group) in groups {
         let work = MiniBatchWork::TextGroup(group.slices);
-        sender.add_group(input.first, work, with_keys(keys, values), group.stamp)?;
+        writer.add_group(input.first, work, with_keys(keys, values), group.stamp)?;
     }
     Ok(())
 }

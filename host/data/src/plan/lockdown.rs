@@ -14,7 +14,7 @@ const OPEN_FILES: u64 = 1024;
 
 /// Builds the wall around a process that reads inputs and writes spill files.
 pub(super) fn lock_down(
-    occupant: WallRole,
+    role: WallRole,
     mode: OsSandbox,
     roots: impl Iterator<Item = PathBuf>,
     spill: &Path,
@@ -33,5 +33,5 @@ pub(super) fn lock_down(
         largest_file: LARGEST_FILE_BYTES,
         open_files: OPEN_FILES,
     };
-    Wall { occupant, mode, folders, bounds }.build().map(drop).map_err(io::Error::other)
+    Wall { role, mode, folders, bounds }.build().map(drop).map_err(io::Error::other)
 }

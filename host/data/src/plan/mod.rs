@@ -29,7 +29,7 @@ pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 
 use crate::dataset::DatasetError;
 use crate::protocol::{CutOptions, FromPlanner, MayOpen, PROTOCOL_VERSION, PlanRequest};
-use plan_writer::Sender;
+use plan_writer::PlanWriter;
 use shuffle::ShuffleContext;
 use std::io;
 
@@ -60,22 +60,22 @@ fn plan_with(
     next_answer: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
-    let PlanRequest { memory, again, partition_keys, asks, sample, .. } = tools.request;
+    let PlanRequest { memory, retried_files, partition_keys, asks, sample, .. } = tools.request;
     // A mini-batch by keys combines many files, so no file has one place in the plan.
-    let again = if partition_keys.is_empty() { again.as_slice() } else { &[] };
-    let mut sender = Sender::new(emit, *memory, again);
-    sender.keep_sample(*sample);
+    let retried_files = if partition_keys.is_empty() { retried_files.as_slice() } else { &[] };
+    let mut writer = PlanWriter::new(emit, *memory, retried_files);
+    writer.keep_sample(*sample);
     if asks.are_answered() {
-        sender.set_next_answer(next_answer);
+        writer.set_next_answer(next_answer);
     }
-    match plan_all(tools, &mut sender) {
+    match plan_all(tools, &mut writer) {
         Ok(()) => emit(FromPlanner::Finished),
         Err(PlanError::Input(error)) => emit(FromPlanner::Failed(error.to_string())),
         Err(PlanError::Output(error)) => Err(error),
     }
 }
 
-fn plan_all(tools: ShuffleContext<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+fn plan_all(tools: ShuffleContext<'_>, writer: &mut PlanWriter<'_>) -> Result<(), PlanError> {
     let request = tools.request;
     if request.protocol != PROTOCOL_VERSION {
         return refuse!(
@@ -87,19 +87,19 @@ fn plan_all(tools: ShuffleContext<'_>, sender: &mut Sender<'_>) -> Result<(), Pl
     let keys = &request.partition_keys;
     match &request.cut {
         CutOptions::Files { .. } if !keys.is_empty() => {
-            groups::plan_file_groups(&request.sources, keys, sender)?;
+            groups::plan_file_groups(&request.sources, keys, writer)?;
         }
         CutOptions::Void { .. } if !keys.is_empty() => {
             return refuse!("partition_keys needs inputs; remove it, or name inputs");
         }
-        CutOptions::Files { count } => files::plan_files(&request.sources, *count, sender)?,
+        CutOptions::Files { count } => files::plan_files(&request.sources, *count, writer)?,
         CutOptions::Tables { size, inputs, full_inference } => {
             let inputs = input::inputs_of(request, inputs, *full_inference)?;
-            tables::plan_tables(&inputs, *size, tools, sender)?;
+            tables::plan_tables(&inputs, *size, tools, writer)?;
         }
-        CutOptions::Void { count } => files::plan_void(*count, sender)?,
+        CutOptions::Void { count } => files::plan_void(*count, writer)?,
     }
-    sender.close()?;
+    writer.close()?;
     Ok(())
 }
 

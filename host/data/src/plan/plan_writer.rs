@@ -23,7 +23,7 @@ const MAX_NOTICES: u64 = 20;
 const MAX_REASON_BYTES: usize = 2000;
 
 /// Sends messages to the leader.
-pub(super) struct Sender<'a> {
+pub(super) struct PlanWriter<'a> {
     emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
     /// Waits for the next answer; `None` if the planner may not ask.
     next_answer: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
@@ -37,8 +37,8 @@ pub(super) struct Sender<'a> {
     memory: u64,
     /// Files that an earlier plan could not read, with the indices of their sources. Each file had one
     /// mini-batch in that plan, and keeps its place.
-    again: HashSet<(u32, &'a str)>,
-    /// The number of mini-batches of the file that is being cut; `None` if the file is not in `again`.
+    retried_files: HashSet<(u32, &'a str)>,
+    /// The number of mini-batches of the file that is being cut; `None` if the file is not in `retried_files`.
     mini_batches_of_file: Option<u64>,
     /// Which mini-batches belong to the plan.
     sample: Sample,
@@ -46,17 +46,17 @@ pub(super) struct Sender<'a> {
     cut: u64,
     /// The progress of the plan; `None` if it cannot be measured.
     share: Option<PlannedShare>,
-    /// Mini-batches that come at the end of the plan: all but the first of each file in `again`.
+    /// Mini-batches that come at the end of the plan: all but the first of each file in `retried_files`.
     deferred: Vec<(u32, MiniBatchWork, MiniBatchDigest)>,
 }
 
-impl<'a> Sender<'a> {
+impl<'a> PlanWriter<'a> {
     /// `memory` is the memory that the entry script may use, in bytes. `again` are the files that an earlier
-    /// plan could not read (`PlanRequest::again`), with the indices of their sources.
+    /// plan could not read (`PlanRequest::retried_files`), with the indices of their sources.
     pub(super) fn new(
         emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
         memory: u64,
-        again: &'a [(u32, String)],
+        retried_files: &'a [(u32, String)],
     ) -> Self {
         Self {
             emit,
@@ -68,7 +68,10 @@ impl<'a> Sender<'a> {
             notices: 0,
             unreadable_files: 0,
             memory,
-            again: again.iter().map(|(source, file)| (*source, file.as_str())).collect(),
+            retried_files: retried_files
+                .iter()
+                .map(|(source, file)| (*source, file.as_str()))
+                .collect(),
             mini_batches_of_file: None,
             sample: Sample::ALL,
             cut: 0,
@@ -99,7 +102,7 @@ impl<'a> Sender<'a> {
 
     /// Whether an earlier plan could not read this file of a source.
     pub(super) fn is_reread(&self, source: u32, file: &str) -> bool {
-        self.again.contains(&(source, file))
+        self.retried_files.contains(&(source, file))
     }
 
     /// Begins to cut a file that an earlier plan could not read.

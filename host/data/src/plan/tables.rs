@@ -3,7 +3,7 @@
 use super::columns;
 use super::input::{PlanInput, check_keys, picked_columns};
 use super::mini_batch_digest::MiniBatchDigest;
-use super::plan_writer::Sender;
+use super::plan_writer::PlanWriter;
 use super::share::{self, PlannedShare};
 use super::shuffle::{ShuffleContext, empty_spill};
 use super::text::each_slice;
@@ -25,7 +25,7 @@ pub(super) fn plan_tables(
     inputs: &[PlanInput<'_>],
     size: SliceSize,
     tools: ShuffleContext<'_>,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     if matches!(size, SliceSize::Bytes(0) | SliceSize::Rows(0)) {
         return refuse!("mini_batch_size must be at least 1 byte or row");
@@ -38,20 +38,20 @@ pub(super) fn plan_tables(
     let mut notices = Vec::new();
     let formats: Vec<TableFormat> = inputs
         .iter()
-        .map(|input| format(input, &unpacker, &mut notices, sender))
+        .map(|input| format(input, &unpacker, &mut notices, writer))
         .collect::<Result<_, PlanError>>()?;
     let per_source = inputs.iter().zip(&formats);
     let per_source =
         per_source.flat_map(|(input, format)| vec![format.clone(); input.sources.len()]);
-    sender.send(FromPlanner::Tables(per_source.collect()))?;
-    notices.into_iter().try_for_each(|notice| sender.send(notice))?;
+    writer.send(FromPlanner::Tables(per_source.collect()))?;
+    notices.into_iter().try_for_each(|notice| writer.send(notice))?;
     if !tools.request.partition_keys.is_empty() {
-        return keyed_tables::plan(inputs, &formats, tools, &unpacker, sender);
+        return keyed_tables::plan(inputs, &formats, tools, &unpacker, writer);
     }
     if let SliceSize::Bytes(bytes) = size
         && bytes > MAX_SLICE
     {
-        sender.notice(format!(
+        writer.notice(format!(
             "mini_batch_size is {}; tables are cut at {}, because a worker holds a whole mini-batch \
              in memory",
             ByteSize(bytes),
@@ -63,17 +63,17 @@ pub(super) fn plan_tables(
         let listings = inputs.iter().flat_map(|input| {
             input.sources.iter().map(move |source| (source, input.files(source)))
         });
-        sender.report_share(PlannedShare::measure(listings, &share::bytes));
+        writer.report_share(PlannedShare::measure(listings, &share::bytes));
     }
     for (input, format) in inputs.iter().zip(&formats) {
         if !format.kind.is_text() {
-            columnar::plan(input, format, size, sender)?;
+            columnar::plan(input, format, size, writer)?;
             continue;
         }
-        each_slice(input, format, size, &unpacker, sender, &mut |sender, found| {
+        each_slice(input, format, size, &unpacker, writer, &mut |writer, found| {
             let mut stamp = MiniBatchDigest::new();
             stamp.add_file(found.metadata.into());
-            sender.add(found.source, MiniBatchWork::Text(found.slice), stamp)
+            writer.add(found.source, MiniBatchWork::Text(found.slice), stamp)
         })?;
     }
     Ok(())
@@ -85,12 +85,12 @@ fn format(
     input: &PlanInput<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<FromPlanner>,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<TableFormat, PlanError> {
     let format = match input.table.kind {
-        TableKind::Csv => csv_format(input, unpacker, notices, sender)?,
-        TableKind::Jsonl => json_format(input, unpacker, notices, sender)?,
-        _ => columnar::format(input, notices, sender)?,
+        TableKind::Csv => csv_format(input, unpacker, notices, writer)?,
+        TableKind::Jsonl => json_format(input, unpacker, notices, writer)?,
+        _ => columnar::format(input, notices, writer)?,
     };
     input.refuse_foreign()?;
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
@@ -110,7 +110,7 @@ fn csv_format(
     input: &PlanInput<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<FromPlanner>,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<TableFormat, PlanError> {
     let mut format = match &input.table.schema {
         Some(schema) => TableFormat {
@@ -120,7 +120,7 @@ fn csv_format(
         },
         None => {
             let mut may_open = |index: u32, file: &str, listing: &mut SourceListing| {
-                input.may_open(input.first + index, file, listing, sender)
+                input.may_open(input.first + index, file, listing, writer)
             };
             let sources = input.sources;
             let infers_from_all = input.infers_from_all;
@@ -176,13 +176,13 @@ fn json_format(
     input: &PlanInput<'_>,
     unpacker: &Unpacker,
     notices: &mut Vec<FromPlanner>,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<TableFormat, PlanError> {
     let schema = match &input.table.schema {
         Some(columns) => Schema::new(columns.iter().map(field_of).collect::<Vec<_>>()),
         None => {
             let mut may_open = |index: u32, file: &str, listing: &mut SourceListing| {
-                input.may_open(input.first + index, file, listing, sender)
+                input.may_open(input.first + index, file, listing, writer)
             };
             let mut inferred =
                 infer_json(input.sources, input.infers_from_all, unpacker, &mut may_open)?;

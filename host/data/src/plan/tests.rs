@@ -337,9 +337,9 @@ fn a_leader_that_stops_listening_ends_planning() {
 #[test]
 fn names_too_long_for_a_message_are_refused() {
     let mut emit = |_| Ok(());
-    let mut sender = Sender::new(&mut emit, u64::MAX, &[]);
+    let mut writer = PlanWriter::new(&mut emit, u64::MAX, &[]);
     let files = vec!["x".repeat(200); 70_000].into_iter().collect();
-    let error = sender
+    let error = writer
         .add(0, MiniBatchWork::Files(files), mini_batch_digest::MiniBatchDigest::new())
         .unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");

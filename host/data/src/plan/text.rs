@@ -3,7 +3,7 @@
 use super::files::next_file;
 use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
-use super::plan_writer::Sender;
+use super::plan_writer::PlanWriter;
 use super::share;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
@@ -25,18 +25,18 @@ pub(super) struct FoundSlice<'a> {
 
 /// Receives each slice.
 pub(super) type TakeTextSlice<'t, 's> =
-    dyn FnMut(&mut Sender<'s>, FoundSlice<'_>) -> Result<(), PlanError> + 't;
+    dyn FnMut(&mut PlanWriter<'s>, FoundSlice<'_>) -> Result<(), PlanError> + 't;
 
 /// Passes all files of an input to `take`, in order, with the index of the source. If the first file is in
 /// Hive-style folders (`key=value`), a file that is not in folders with these keys becomes a mini-batch that
 /// fails. Fails if a folder cannot be read, or if a file's path does not match the template in the job file.
 pub(super) fn each_file<'s>(
     input: &PlanInput<'_>,
-    sender: &mut Sender<'s>,
-    take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
+    writer: &mut PlanWriter<'s>,
+    take: &mut dyn FnMut(&mut PlanWriter<'s>, u32, String) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
     let mut files = 0;
-    let unreadable_before = sender.unreadable_files();
+    let unreadable_before = writer.unreadable_files();
     for (index, source) in (input.first..).zip(input.sources) {
         if input.rows_left.get() == 0 {
             break;
@@ -45,22 +45,22 @@ pub(super) fn each_file<'s>(
         let begun = input.begun_listing.take();
         let mut listing = begun.map_or_else(|| input.files(source), Ok)?;
         while input.rows_left.get() > 0
-            && let Some(file) = next_file(&mut listing, index, sender)?
+            && let Some(file) = next_file(&mut listing, index, writer)?
         {
             if let Some(reason) = input.deadly_reason(index, &file) {
                 files += 1;
-                sender.add_bad(index, file, reason.to_owned(), MiniBatchDigest::new())?;
+                writer.add_bad(index, file, reason.to_owned(), MiniBatchDigest::new())?;
                 continue;
             }
             let path = source.root.join(&file);
             let next = input.following(&mut listing);
-            if let Some(bad) = input.prepare_to_open(index, &file, next, sender)? {
-                sender.add(index, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
+            if let Some(bad) = input.prepare_to_open(index, &file, next, writer)? {
+                writer.add(index, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
                 continue;
             }
             files += 1;
             if let Some(reason) = input.check_format(index, &file)? {
-                sender.add_bad(index, file, reason, MiniBatchDigest::new())?;
+                writer.add_bad(index, file, reason, MiniBatchDigest::new())?;
                 continue;
             }
             match &input.path {
@@ -70,7 +70,7 @@ pub(super) fn each_file<'s>(
                          or set hive to false",
                         source.root.join(&file).display(),
                     );
-                    sender.add_bad(index, file, reason, MiniBatchDigest::new())?;
+                    writer.add_bad(index, file, reason, MiniBatchDigest::new())?;
                 }
                 Some(path) if path.folder_values(&file).is_none() => {
                     return refuse!(
@@ -80,26 +80,26 @@ pub(super) fn each_file<'s>(
                         input.name(),
                     );
                 }
-                _ if sender.is_reread(index, &file) => {
-                    sender.begin_reread();
-                    take(sender, index, file.clone())?;
-                    sender.end_reread(index, file)?;
+                _ if writer.is_reread(index, &file) => {
+                    writer.begin_reread();
+                    take(writer, index, file.clone())?;
+                    writer.end_reread(index, file)?;
                 }
-                _ => take(sender, index, file)?,
+                _ => take(writer, index, file)?,
             }
-            if let Some(share) = sender.share() {
+            if let Some(share) = writer.share() {
                 share.pass(share::bytes(&path));
             }
         }
     }
-    if files > 0 && sender.unreadable_files() - unreadable_before == files {
+    if files > 0 && writer.unreadable_files() - unreadable_before == files {
         let name = input.name();
         let kind = input.table.kind.name();
         let failed_files = match files {
             1 => "its only file cannot".to_owned(),
             files => format!("none of its {files} files can"),
         };
-        sender.send(FromPlanner::Notice(format!(
+        writer.send(FromPlanner::Notice(format!(
             "input {name}: {failed_files} be read as {kind}; check its format and its path"
         )))?;
     }
@@ -115,7 +115,7 @@ pub(super) fn each_slice<'s>(
     format: &TableFormat,
     size: SliceSize,
     unpacker: &Unpacker,
-    sender: &mut Sender<'s>,
+    writer: &mut PlanWriter<'s>,
     take: &mut TakeTextSlice<'_, 's>,
 ) -> Result<(), PlanError> {
     let mut cutter = match input.table.kind {
@@ -123,7 +123,7 @@ pub(super) fn each_slice<'s>(
         _ => Cutter::of_lines(size),
     };
     let mut headers = Headers::new(input, format);
-    each_file(input, sender, &mut |sender, index, file| {
+    each_file(input, writer, &mut |writer, index, file| {
         let root = &input.sources[(index - input.first) as usize].root;
         let opened = unpacker.open(&mut cutter, root, file.clone());
         let opened = opened.and_then(|cut| Ok((headers.check(&cut)?, cut.metadata()?, cut)));
@@ -133,17 +133,17 @@ pub(super) fn each_slice<'s>(
                 let path = root.join(&file);
                 let foreign = foreign_file(&path, input.table.kind);
                 let reason = foreign.map_or(error.0, |what| input.describe_foreign(&path, &what));
-                return sender.add_bad(index, file, reason, MiniBatchDigest::new());
+                return writer.add_bad(index, file, reason, MiniBatchDigest::new());
             }
             Err(error @ OpenError::Room { .. }) => return Err(DatasetError::from(error).into()),
         };
         if let Some(reason) = foreign_text(input, &cut) {
             let mut stamp = MiniBatchDigest::new();
             stamp.add_file((&metadata).into());
-            return sender.add_bad(index, file, reason, stamp);
+            return writer.add_bad(index, file, reason, stamp);
         }
         if cut.has_stray_header() {
-            sender.notice(format!(
+            writer.notice(format!(
                 "{}: a quote in the header is stray; the names are taken to be {}",
                 cut.path().display(),
                 cut.names().unwrap_or_default().join(", "),
@@ -151,7 +151,7 @@ pub(super) fn each_slice<'s>(
         }
         cut.look_for_joined(headers.columns.len());
         if !has_header {
-            sender.notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
+            writer.notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
             return Ok(());
         }
         let mut rows = 0;
@@ -162,20 +162,20 @@ pub(super) fn each_slice<'s>(
             match cut.next_slice() {
                 Ok(Some(slice)) => {
                     // For a compressed file, the position in the compressed data is unknown.
-                    if let Some(share) = sender.share().filter(|_| !cut.is_unpacked()) {
+                    if let Some(share) = writer.share().filter(|_| !cut.is_unpacked()) {
                         share.reach(slice.offset.saturating_add(slice.length));
                     }
                     rows += slice.rows;
                     input.count_taken(slice.rows);
-                    take(sender, FoundSlice { source: index, slice, metadata: &metadata })?;
+                    take(writer, FoundSlice { source: index, slice, metadata: &metadata })?;
                 }
                 Ok(None) => {
-                    return notice_end(&cut, rows, headers.has_headers, sender);
+                    return notice_end(&cut, rows, headers.has_headers, writer);
                 }
                 Err(error) => {
                     let mut stamp = MiniBatchDigest::new();
                     stamp.add_file((&metadata).into());
-                    return sender.add_bad(index, file, error.0, stamp);
+                    return writer.add_bad(index, file, error.0, stamp);
                 }
             }
         }
@@ -202,18 +202,18 @@ fn notice_end(
     cut: &CutFile<'_>,
     rows: u64,
     has_header: bool,
-    sender: &mut Sender<'_>,
+    writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     let path = cut.path().display();
     if rows == 0 {
         let content = if has_header { "holds a header and no rows" } else { "is empty" };
-        sender.notice(format!("{path} {content} and gives no mini-batch"))?;
+        writer.notice(format!("{path} {content} and gives no mini-batch"))?;
     }
-    notice_joined(cut, sender)
+    notice_joined(cut, writer)
 }
 
 /// Sends a notice if lines inside quoted fields look like records. Two stray quotes may have joined them.
-fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+fn notice_joined(cut: &CutFile<'_>, writer: &mut PlanWriter<'_>) -> Result<(), PlanError> {
     let (named_lines, count) = cut.joined();
     if count == 0 {
         return Ok(());
@@ -225,7 +225,7 @@ fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanE
         0 => (format!("{count} quoted fields"), String::new()),
         more => (format!("{count} quoted fields"), format!(" and {more} more")),
     };
-    sender.notice(format!(
+    writer.notice(format!(
         "{}: lines that look like records are inside {fields}: lines {}{more}; if a quote is stray there, \
          set quoted_newlines to false, which makes each line a record",
         cut.path().display(),

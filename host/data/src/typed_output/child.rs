@@ -77,8 +77,8 @@ fn serve(arguments: &[String]) -> Result<(), ChildError> {
         largest_file: FILE_BYTES,
         open_files: OPEN_FILES,
     };
-    let occupant = WallRole::Finisher;
-    let wall = Wall { occupant, mode: task.mode, folders: Vec::new(), bounds };
+    let role = WallRole::Finisher;
+    let wall = Wall { role, mode: task.mode, folders: Vec::new(), bounds };
     wall.build()?;
     let format = OutputFormat { compression: task.compression, ..OutputFormat::of(task.kind) };
     Ok(finish(source, target, &format, task.rows)?)

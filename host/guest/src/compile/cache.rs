@@ -74,7 +74,7 @@ impl Cache {
             None => Self::default_folder().ok_or_else(|| {
                 CompileError::new(
                     "there is no folder for the cache of compiled code: none of SANDMILL_CACHE_DIR, \
-                     XDG_CACHE_HOME and HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours",
+                     XDG_CACHE_HOME and HOME is set. Set SANDMILL_CACHE_DIR to one of your folders",
                 )
             })?,
         };
@@ -111,7 +111,7 @@ impl Cache {
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
         is_folder.and_then(|()| rustix::fs::access(existing, access)).map_err(|errno| {
             CompileError::new(format!(
-                "this user cannot write to {}: {errno}. Name a folder of yours in SANDMILL_CACHE_DIR",
+                "this user cannot write to {}: {errno}. Name one of your folders in SANDMILL_CACHE_DIR",
                 existing.display()
             ))
         })
@@ -317,7 +317,7 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
     if metadata.uid() != user {
         return Err(CompileError::new(format!(
             "the cache of compiled code {} belongs to user {}, not to you (user {user}), who could \
-             put any code into it. Name a folder of yours in SANDMILL_CACHE_DIR",
+             put any code into it. Name one of your folders in SANDMILL_CACHE_DIR",
             path.display(),
             metadata.uid()
         )));

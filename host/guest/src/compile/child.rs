@@ -114,7 +114,7 @@ fn lock_down(mode: OsSandbox) -> Result<(), CompileError> {
         largest_file: CODE_BYTES,
         open_files: MAX_OPEN_FILES,
     };
-    let wall = Wall { occupant: WallRole::Compiler, mode, folders: Vec::new(), bounds };
+    let wall = Wall { role: WallRole::Compiler, mode, folders: Vec::new(), bounds };
     wall.build().map(drop).map_err(|error| CompileError::new(error.to_string()))
 }
 

@@ -13,7 +13,7 @@ pub enum InstallError {
     /// The environment names no folder for the runtime.
     #[error(
         "there is no folder for the runtime: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set. Set \
-         SANDMILL_CACHE_DIR to a folder of yours"
+         SANDMILL_CACHE_DIR to one of your folders"
     )]
     NoFolder,
     /// No Python is found.

@@ -48,7 +48,7 @@ impl UnconfirmedTail {
     }
 
     /// Forgets which pieces were read back, because another program may have changed them since.
-    pub(super) fn doubt(&mut self) {
+    pub(super) fn mark_suspect(&mut self) {
         self.confirmed = 0;
     }
 

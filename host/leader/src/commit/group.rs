@@ -75,7 +75,7 @@ impl CommitState {
             rows.copy(entries, &mut self.parts)?;
             self.group.copied = self.group.entries.len();
         }
-        self.point("rows-copied");
+        self.fail_point("rows-copied");
         Ok(done.rejected)
     }
 
@@ -132,7 +132,7 @@ impl CommitState {
         if !group.staged.is_empty() || !group.done.is_empty() {
             self.target.worker_folders.sync_files()?;
         }
-        self.point("files-synced");
+        self.fail_point("files-synced");
         self.check_output()?;
         let mut notes = group.notes;
         notes.extend(
@@ -153,13 +153,13 @@ impl CommitState {
         journaled?;
         self.header = group.header.or(self.header.take());
         self.files.done.extend(group.done);
-        self.point("journaled");
+        self.fail_point("journaled");
         if replaced {
             carry_out(&mut self.journal, &self.target.output)?;
             self.reopen()?;
         }
         self.files.publish(&self.target, &group.staged, &changes.files, false)?;
-        self.point("files-published");
+        self.fail_point("files-published");
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl CommitState {
         if rows.is_untouched()? {
             return Ok(());
         }
-        rows.doubt();
+        rows.mark_suspect();
         confirm_all(rows, &self.journal, self.header.as_ref())
     }
 
@@ -193,14 +193,14 @@ impl CommitState {
         let Some(rows) = &mut self.rows else { return Ok(false) };
         if rows.appender.is_empty() {
             rows.put_header(&header.bytes)?;
-            self.point("header-written");
+            self.fail_point("header-written");
             return Ok(false);
         }
         let mut replacement = Replacement::default();
         let name = self.target.output_file.as_deref().unwrap_or_default();
         let path = replacement.new_file_for(&self.target.output, name);
         rows.appender = copy_with_header(&header.bytes, &rows.appender, &path)?;
-        self.point("replacement-synced");
+        self.fail_point("replacement-synced");
         changes.notes.push(replacement.note()?);
         Ok(true)
     }
@@ -222,13 +222,13 @@ impl CommitState {
                 changes.notes.push(rows.sync()?);
             }
         }
-        self.point("output-synced");
+        self.fail_point("output-synced");
         let rows = self.rows.as_ref();
         let stay = changes.entries.iter().filter(|entry| {
             entry.end.rows().is_some() && rows.is_none_or(|rows| rows.holds_back(entry.id))
         });
         self.parts.sync(stay.filter_map(|entry| entry.worker))?;
-        self.point("parts-synced");
+        self.fail_point("parts-synced");
         Ok(())
     }
 
@@ -256,7 +256,7 @@ impl CommitState {
                 status = JobStatus::Failed;
             }
         }
-        self.point("left-all-published");
+        self.fail_point("left-all-published");
         self.check_output()?;
         let mut notes = Vec::new();
         if let Some(rows) = &mut self.rows {
@@ -283,9 +283,9 @@ impl CommitState {
         } else if self.target.output_file.is_some() {
             sync_folder(&self.target.output)?;
         }
-        self.point("all-synced");
+        self.fail_point("all-synced");
         self.journal.finish(status, notes)?;
-        self.point("finished");
+        self.fail_point("finished");
         if status == JobStatus::Completed {
             finish::clean_up(&self.target);
         }
@@ -372,7 +372,7 @@ impl CommitState {
     }
 
     /// A point at which a test may kill the process.
-    fn point(&self, name: &str) {
+    fn fail_point(&self, name: &str) {
         fail_point::pass_with(name, || match &self.rows {
             Some(rows) => rows.unsynced(&self.parts),
             None => self.parts.unsynced(),

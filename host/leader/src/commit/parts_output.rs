@@ -14,7 +14,7 @@ use super::header::all_open_columns;
 use super::output_files::{FileInProgress, make_output_file};
 use super::recover_files as files;
 use super::replace::{NEW_PREFIX, Replacement};
-use super::rows::{mark, vouched};
+use super::rows::{mark, trusted_length};
 use super::settling::Settling;
 use super::store::CommitState;
 use super::target::CommitTarget;
@@ -260,7 +260,7 @@ pub(super) fn settle(
         let Some((segment, worker)) = item.rows.zip(item.worker) else { continue };
         let (length, known) = verified.entry(worker).or_insert_with(|| {
             let mark = noted.get(&worker.0.to_string()).map(String::as_str);
-            let known = parts.get(worker).map_or(0, |file| vouched(mark, file));
+            let known = parts.get(worker).map_or(0, |file| trusted_length(mark, file));
             (known, known)
         });
         let end = segment.offset.saturating_add(segment.length);

@@ -71,9 +71,9 @@ impl RowsOutput {
 
     /// Call this when another program has written to the file. Bytes that the journal does not know yet will
     /// be read back again.
-    pub(super) fn doubt(&mut self) {
+    pub(super) fn mark_suspect(&mut self) {
         self.note_time();
-        self.appended.doubt();
+        self.appended.mark_suspect();
     }
 
     /// Whether rows are appended as they arrive, so that none stay in the part files.
@@ -184,8 +184,8 @@ impl RowsOutput {
         // Some file systems set the modification time only now.
         self.note_time();
         self.doubtful |= self.written_at != read_back;
-        let vouched = if self.doubtful { 0 } else { self.appender.len() };
-        let mark = mark(self.appender.file(), vouched);
+        let trusted = if self.doubtful { 0 } else { self.appender.len() };
+        let mark = mark(self.appender.file(), trusted);
         let mark = mark.map_err(|e| CommitError::disk("inspect", self.path(), e))?;
         Ok((SYNCED_KEY.to_owned(), Some(mark)))
     }
@@ -225,11 +225,11 @@ pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
 
 /// How many bytes of the file are correct according to a mark. Zero if any program may have written to the
 /// file since: also this program, if it was killed before it could record a new mark.
-pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
+pub(super) fn trusted_length(mark: Option<&str>, file: &File) -> u64 {
     let length: Option<u64> = mark.and_then(|mark| mark.split(' ').next()?.parse().ok());
-    let vouched = length
+    let trusted = length
         .filter(|length| self::mark(file, *length).is_ok_and(|now| Some(now.as_str()) == mark));
-    vouched.map_or(0, |length| length.min(file.metadata().map_or(0, |found| found.len())))
+    trusted.map_or(0, |length| length.min(file.metadata().map_or(0, |found| found.len())))
 }
 
 fn committed_rows(entry: &JournalEntry) -> CommittedRows {

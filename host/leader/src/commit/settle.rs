@@ -8,7 +8,7 @@ use super::item::FinishedMiniBatch;
 use super::parts_output;
 use super::recover_files as files;
 use super::replace::Replacement;
-use super::rows::{HEADER_KEY, HeldRows, RowsOutput, SYNCED_KEY, vouched};
+use super::rows::{HEADER_KEY, HeldRows, RowsOutput, SYNCED_KEY, trusted_length};
 use super::settling::Settling;
 use super::target::CommitTarget;
 use super::worker_parts::Parts;
@@ -80,7 +80,7 @@ pub(super) fn settle(
     };
     let path = target.output.join(name);
     let mut appender = Appender::open(&path)?;
-    let trusted = vouched(journal.noted(SYNCED_KEY)?.as_deref(), appender.file());
+    let trusted = trusted_length(journal.noted(SYNCED_KEY)?.as_deref(), appender.file());
     let start = header.as_ref().map_or(0, |top| top.bytes.len() as u64);
     let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
     let has_header = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));

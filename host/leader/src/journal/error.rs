@@ -70,7 +70,7 @@ pub enum JournalError {
     },
     /// The journal cannot hold a number this large. No real job reaches such a number.
     #[error(
-        "mini-batch {id} cannot be written to the journal {path}: {what} is {value}, and 2^63 - 1 is the most"
+        "mini-batch {id} cannot be written to the journal {path}: {what} is {value}; the maximum is 2^63 - 1"
     )]
     OutOfRange {
         /// The journal.

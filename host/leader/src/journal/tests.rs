@@ -254,7 +254,7 @@ fn numbers_too_large_for_the_database_are_refused() {
     let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, i64::MAX as u64)]).unwrap();
     let error = commit(&mut journal, &[succeeded(2, 1)]).unwrap_err();
-    insta::assert_snapshot!(text(&error, &fixture), @"mini-batch 2 cannot be written to the journal JOURNAL: its place in the output is 9223372036854775808, and 2^63 - 1 is the most");
+    insta::assert_snapshot!(text(&error, &fixture), @"mini-batch 2 cannot be written to the journal JOURNAL: its place in the output is 9223372036854775808; the maximum is 2^63 - 1");
     assert!(commit(&mut journal, &[failed(u64::MAX)]).is_err());
 }
 

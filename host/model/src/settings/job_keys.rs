@@ -18,7 +18,7 @@ macro_rules! job_keys {
 
             composed name => {
                 kind: KeyKind::Name,
-                unless_given: "the job file's name, made to fit",
+                unless_given: "the job file's name, with `-` for other characters",
                 expected: NAME_EXPECTED,
                 example: "nightly-digits",
                 description: "The job's name. Names the job directory unless the command line does.",
@@ -164,10 +164,10 @@ macro_rules! job_keys {
             job pass_settings: bool => {
                 kind: KeyKind::Bool,
                 default: "false",
-                unless_given: "`false`; `true` for files of Azure's",
+                unless_given: "`false`; `true` for Azure's files",
                 expected: BOOL_EXPECTED,
                 example: "true",
-                description: "Whether ParallelRunStep's own options, such as --mini_batch_size, are added after the arguments, with the job's settings. false unless given; true for files of Azure's.",
+                description: "Whether ParallelRunStep's own options, such as --mini_batch_size, are added after the arguments, with the job's settings. false unless given; true for Azure's files.",
                 docs: "Whether ParallelRunStep's own options are added [after the arguments](#settings-after-the-arguments).",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("settings that are passed on may still change"), // E11
@@ -189,9 +189,9 @@ macro_rules! job_keys {
                 kind: KeyKind::BatchSize,
                 values: "number of files; for tables a size, or a number of rows",
                 unless_given: "`10` files; `1 MB` for tables",
-                expected: "a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows)",
+                expected: "a whole number of files of at least 1 (e.g. 10); for tables a size (e.g. 1 MB) or rows (e.g. 1000 rows)",
                 example: "20",
-                description: "How much one call of run gets: this many files, about this many bytes of a CSV file, or exactly this many rows of a CSV file. 10 files or 1 MB unless given.",
+                description: "How much one call of run gets: this many files, about this many bytes of a table, or exactly this many rows. 10 files or 1 MB unless given.",
                 docs: "How much one call of `run` gets: this many files; about this many bytes of a file of rows; or, as in `10000 rows`, exactly this many rows (fewer at the end of a file). Rows that would take more than 1 GB fail with the rest of the file, and the message says how many would fit. A size may not be above `limits.memory`. If a mini-batch is larger than that, for example one of `10000 rows`, a note says so when it is planned.",
                 prs: PrsNames::Setting("`mini_batch_size`", "`mini_batch_size`, but not as a number of rows"),
                 rows: DecidesRows::Decide,

@@ -2,7 +2,7 @@
 //! that uses it both hold a shared lock on the file, so the device stays taken until both are gone: a worker
 //! that outlives its leader keeps its device.
 
-use super::folder::{SlotsFolder, TurnsError, lock, share, with_path};
+use super::folder::{SlotsError, SlotsFolder, lock, share, with_path};
 use crate::model::MachineCaps;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
@@ -45,7 +45,7 @@ impl Devices {
     ///
     /// # Errors
     /// If the folder cannot be used or is open to other users.
-    pub fn open(caps: &MachineCaps) -> Result<Self, TurnsError> {
+    pub fn open(caps: &MachineCaps) -> Result<Self, SlotsError> {
         SlotsFolder::open(caps).map(Self)
     }
 
@@ -54,9 +54,9 @@ impl Devices {
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn take(&self, names: &[String], most: usize) -> Result<TakenDevices, TurnsError> {
+    pub fn take(&self, names: &[String], most: usize) -> Result<TakenDevices, SlotsError> {
         self.try_take(names, most).map_err(|error| {
-            TurnsError(format!(
+            SlotsError(format!(
                 "the GPUs of other jobs cannot be determined: {error}; repair the folder, name \
                  another in machine.directory of the operator's policy, or set gpus to 0"
             ))

@@ -31,7 +31,7 @@ const GATE_PAUSE: Duration = Duration::from_millis(1);
 /// Why a job cannot count the machine's workers or GPUs. The text is for users, and names the setting.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct TurnsError(pub(super) String);
+pub struct SlotsError(pub(super) String);
 
 /// The folder, to which only this user can write.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(super) struct SlotsFolder(PathBuf);
 
 impl SlotsFolder {
     /// Opens the folder. Creates it if it is missing.
-    pub(super) fn open(caps: &MachineCaps) -> Result<Self, TurnsError> {
+    pub(super) fn open(caps: &MachineCaps) -> Result<Self, SlotsError> {
         let user = rustix::process::geteuid().as_raw();
         let given =
             || std::env::var_os(FOLDER_VARIABLE).filter(|text| !text.is_empty()).map(PathBuf::from);
@@ -127,9 +127,9 @@ fn is_private(folder: &Path, user: u32) -> bool {
 }
 
 /// The first of these folders that can be used. If there is none, the error of the last one.
-fn first_usable(folders: &[PathBuf], user: u32) -> Result<PathBuf, TurnsError> {
+fn first_usable(folders: &[PathBuf], user: u32) -> Result<PathBuf, SlotsError> {
     let mut refused =
-        TurnsError("there is no folder in which to count workers and GPUs".to_owned());
+        SlotsError("there is no folder in which to count workers and GPUs".to_owned());
     for folder in folders {
         if folder.ends_with(HOME_FOLDER) {
             // `make` below reports what went wrong.
@@ -144,9 +144,9 @@ fn first_usable(folders: &[PathBuf], user: u32) -> Result<PathBuf, TurnsError> {
 }
 
 /// Creates the folder if it is missing, and checks that only this user can write to it.
-fn make(folder: &Path, user: u32) -> Result<(), TurnsError> {
+fn make(folder: &Path, user: u32) -> Result<(), SlotsError> {
     let refused = |why: String| {
-        TurnsError(format!(
+        SlotsError(format!(
             "the folder {}, in which jobs count the machine's workers and GPUs, {why}; name another \
              folder in machine.directory of the operator's policy, or in {FOLDER_VARIABLE}",
             folder.display()

@@ -12,5 +12,5 @@ mod folder;
 mod register;
 
 pub use devices::{Devices, TakenDevices, keep};
-pub use folder::TurnsError;
+pub use folder::SlotsError;
 pub use register::{MachineSlots, SlotLease, holders};

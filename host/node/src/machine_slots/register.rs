@@ -1,6 +1,6 @@
 //! The places for workers on the machine. Each place has a file, locked by the job that has the place.
 
-use super::folder::{SlotsFolder, TurnsError, lock};
+use super::folder::{SlotsError, SlotsFolder, lock};
 use crate::files::lock_holders;
 use crate::model::{ByteSize, MachineCaps};
 use std::cmp::Reverse;
@@ -39,12 +39,12 @@ impl MachineSlots {
         caps: &MachineCaps,
         share: ByteSize,
         tenant: &str,
-    ) -> Result<Option<Self>, TurnsError> {
+    ) -> Result<Option<Self>, SlotsError> {
         if !caps.any() {
             return Ok(None);
         }
         if let Some(memory) = caps.memory.filter(|memory| share > *memory) {
-            return Err(TurnsError(format!(
+            return Err(SlotsError(format!(
                 "each worker of this job may use {} of memory (limits.memory, and memory for results, \
                  reading and decoding), but all jobs on this machine together may use only {memory} \
                  (machine.memory of the operator's policy): lower limits.memory, limits.results or \

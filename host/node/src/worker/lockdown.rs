@@ -33,11 +33,11 @@ const SLACK_BYTES: u64 = 1 << 30;
 
 /// The wall for this worker.
 pub(super) fn wall(setup: &WorkerSetup) -> Wall {
-    let occupant = if setup.gpu.is_some() { WallRole::GpuWorker } else { WallRole::Worker };
+    let role = if setup.gpu.is_some() { WallRole::GpuWorker } else { WallRole::Worker };
     let mut folders = read_folders(setup);
     folders.extend(written_folders(setup));
     folders.extend(setup.gpu.iter().flat_map(|gpu| gpu_folders(gpu, &setup.inference.cuda)));
-    Wall { occupant, mode: setup.settings.os_sandbox, folders, bounds: bounds(setup) }
+    Wall { role, mode: setup.settings.os_sandbox, folders, bounds: bounds(setup) }
 }
 
 /// The wall of the zygote, from which workers are forked. The wall allows what any worker may use; each
@@ -71,7 +71,7 @@ pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
         largest_file: LARGEST_PART,
         open_files: surroundings.handles.saturating_add(OWN_DESCRIPTORS),
     };
-    Wall { occupant: WallRole::Zygote, mode: surroundings.os_sandbox, folders, bounds }
+    Wall { role: WallRole::Zygote, mode: surroundings.os_sandbox, folders, bounds }
 }
 
 /// Builds the wall around this process. Fails if a layer that the mode requires cannot be built. `logs`:
@@ -229,9 +229,9 @@ mod tests {
             largest_file: LARGEST_FILE,
             open_files: u64::MAX,
         };
-        let occupant = WallRole::Worker;
+        let role = WallRole::Worker;
         let mode = OsSandbox::Off;
-        let state = lock_down(&Wall { occupant, mode, folders: Vec::new(), bounds }, &[]).unwrap();
+        let state = lock_down(&Wall { role, mode, folders: Vec::new(), bounds }, &[]).unwrap();
         assert!(state.active.iter().any(|layer| layer == "resource limits"), "{state:?}");
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();

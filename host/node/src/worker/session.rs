@@ -235,7 +235,7 @@ fn make_runner(setup: &WorkerSetup) -> Result<AttemptRunner, Failure> {
     for file in sinks {
         file.parent().map_or(Ok(()), make_folder)?;
     }
-    let part = PartFile::create(&job_dir.part_file(worker), setup.rows_stay)
+    let part = PartFile::create(&job_dir.part_file(worker), setup.keeps_rows)
         .map_err(|error| not_stored(&error))?;
     let output = job_dir.worker_output(worker);
     let folder = OutputFolder::create(output.clone());

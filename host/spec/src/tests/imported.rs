@@ -125,7 +125,7 @@ fn errors_of_saved_files() {
     job.yaml:45: allowed_failed_count: found "x"; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures
     job.yaml:46: error_treshold: unknown key; did you mean error_threshold?
     job.yaml:47: parallel_run_config.node_count: given both in and beside parallel_run_config; remove one of them
-    job.yaml:47: node_count: found 2, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
+    job.yaml:47: node_count: found 2; expected 1: a job runs on this machine only, with process_count_per_node workers
     "#);
     insta::assert_snapshot!(errors("parallel_run_config: other.yml\n"), @r#"job.yaml:1: parallel_run_config: found "other.yml"; expected the settings that ParallelRunConfig saves, as a map"#);
     insta::assert_snapshot!(errors_with(
@@ -134,7 +134,7 @@ fn errors_of_saved_files() {
     ), @r#"
     job.yaml:39: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other
     --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if the keys are columns
-    --set node_count: found 3, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
+    --set node_count: found 3; expected 1: a job runs on this machine only, with process_count_per_node workers
     "#);
 }
 

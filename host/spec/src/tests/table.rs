@@ -248,7 +248,7 @@ fn every_key_says_what_it_expects() {
     job.yaml:13: arguments: found nothing; expected a list of texts and numbers (e.g. [--model, digits.bin]), or leave the key out
     job.yaml:14: pass_settings: found nothing; expected true or false, or leave the key out
     job.yaml:15: environment_variables: found nothing; expected a map of names to texts (e.g. MODE: fast), or leave the key out
-    job.yaml:16: mini_batch_size: found nothing; expected a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows), or leave the key out
+    job.yaml:16: mini_batch_size: found nothing; expected a whole number of files of at least 1 (e.g. 10); for tables a size (e.g. 1 MB) or rows (e.g. 1000 rows), or leave the key out
     job.yaml:17: partition_keys: found nothing; expected a list of texts (e.g. [store, brand]), or leave the key out
     job.yaml:18: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
     job.yaml:19: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out

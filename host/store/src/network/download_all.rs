@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 const BUFFER_BYTES: usize = 16 << 10;
 
 /// The name of an object, and the result of fetching it.
-type Brought = (String, Result<(), FetchError>);
+type DownloadResult = (String, Result<(), FetchError>);
 
 /// The running downloads.
 struct Downloads<'a> {
@@ -32,7 +32,7 @@ struct Downloads<'a> {
     data: PathBuf,
     /// How many partial files were named so far.
     parts: u64,
-    tasks: JoinSet<Brought>,
+    tasks: JoinSet<DownloadResult>,
 }
 
 impl<'a> Downloads<'a> {
@@ -82,7 +82,7 @@ impl<'a> Downloads<'a> {
     }
 
     /// Waits until a download ends. Fails if the disk is full. `None` if no download is running.
-    async fn next(&mut self) -> Option<Result<Brought, FetchError>> {
+    async fn next(&mut self) -> Option<Result<DownloadResult, FetchError>> {
         Some(match self.tasks.join_next().await? {
             Ok((_, Err(error))) if error.kind() == StoreErrorKind::DiskFull => {
                 self.discard().await;
@@ -110,13 +110,13 @@ pub(super) async fn serve(
             && let Some(ObjectRequest { name, known }) = waiting.pop_front()
         {
             if let Err(reason) = downloads.begin(name.clone(), known) {
-                report(FromFetcher::Brought(name, Some(reason.into())))?;
+                report(FromFetcher::Downloaded(name, Some(reason.into())))?;
             }
         }
         tokio::select! {
             Some(next) = downloads.next(), if !downloads.tasks.is_empty() => {
-                let (name, brought) = next?;
-                report(FromFetcher::Brought(name, brought.err().map(Into::into)))?;
+                let (name, downloaded) = next?;
+                report(FromFetcher::Downloaded(name, downloaded.err().map(Into::into)))?;
             }
             read = requests.read(&mut buffer) => {
                 let read = read.map_err(FetchError::Requests)?;

@@ -129,7 +129,7 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         largest_file: MAX_FILE_BYTES,
         open_files: MAX_OPEN_FILES,
     };
-    Wall { occupant: WallRole::Fetcher, mode: request.os_sandbox, folders, bounds }
+    Wall { role: WallRole::Fetcher, mode: request.os_sandbox, folders, bounds }
         .build()
         .map(drop)
         .map_err(io::Error::other)

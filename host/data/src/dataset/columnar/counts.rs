@@ -24,7 +24,7 @@ pub(super) fn check_pages(
     {
         return fail!(
             "is broken: the pages of column '{}' in row group {group} hold {values} values, and the footer \
-             says {}; write it anew",
+             says {}; write the file again",
             column.column_path().string(),
             column.num_values(),
         );

@@ -37,7 +37,7 @@ impl TypedTableFile {
         (reader, found): (FileReader, FileVersion),
     ) -> Result<Self, DatasetError> {
         if reader.length() == 0 {
-            return fail!("is empty, without even a schema; remove it, or write it anew");
+            return fail!("is empty, without even a schema; remove it, or write the file again");
         }
         let inner = typed::open(kind, query, path, reader.clone())?;
         Ok(Self { reader, found, kind, inner })
@@ -55,13 +55,13 @@ impl TypedTableFile {
 
     /// Adds to `resolution` which units the 96-bit times of the `wanted` columns (`None`: all) need. Reads
     /// all rows if `all` is true, or else only the first ones. Fails if the values cannot be read.
-    pub fn look_at_times(
+    pub fn resolve_times(
         &mut self,
         resolution: &mut Resolution,
         wanted: Option<&[String]>,
         all: bool,
     ) -> Result<(), DatasetError> {
-        self.inner.look_at_times(resolution, wanted, all)
+        self.inner.resolve_times(resolution, wanted, all)
     }
 
     /// The version of the file when it was opened.

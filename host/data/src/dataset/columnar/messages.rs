@@ -124,7 +124,9 @@ pub(super) fn row_count(length: i64) -> Result<u64, DatasetError> {
 pub(super) fn parse_schema(schema: Option<arrow::ipc::Schema<'_>>) -> Result<Schema, DatasetError> {
     let Some(schema) = schema else { return fail!("is broken: it has no schema") };
     if schema.endianness() != arrow::ipc::Endianness::Little {
-        return fail!("was written by a big-endian machine, which cannot be read; write it anew");
+        return fail!(
+            "was written by a big-endian machine, which cannot be read; write the file again"
+        );
     }
     match try_fb_to_schema(schema) {
         Ok(schema) => Ok(schema),

@@ -186,7 +186,7 @@ fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetEr
     let stated = metadata.file_metadata().num_rows();
     if stated != rows {
         return fail!(
-            "is broken: its footer says {stated} rows, and its row groups have {rows}; write it anew"
+            "is broken: its footer says {stated} rows, and its row groups have {rows}; write the file again"
         );
     }
     Ok(())

@@ -211,7 +211,7 @@ impl ParquetFile {
         if error.contains(WRONG_CHECKSUM) {
             return fail!(
                 "is damaged: a page of rows {} to {last_row} from the start of row group {part} does not \
-                 match its checksum; fetch the file again, or write it anew",
+                 match its checksum; fetch it or write it again",
                 skip + 1,
             );
         }

@@ -238,19 +238,19 @@ fn counts_that_disagree_are_refused() {
         }
     }
     insta::assert_snapshot!(reported, @"
-    is broken: its footer says 21 rows, and its row groups have 20; write it anew
+    is broken: its footer says 21 rows, and its row groups have 20; write the file again
     is cut off or broken: row group 0 has 19 rows, and 20 values of column 'a'
     is cut off or broken: row group 0 has 10 rows, and 20 values of column 'a'
-    t is broken: the pages of column 'a' in row group 0 hold 20 values, and the footer says 10; write it anew
+    t is broken: the pages of column 'a' in row group 0 hold 20 values, and the footer says 10; write the file again
     is cut off or broken: row group 0 has 20 rows, and 0 values of column 'a'
-    t is broken: the pages of column 'l.list.item' in row group 0 hold 40 values, and the footer says 39; write it anew
+    t is broken: the pages of column 'l.list.item' in row group 0 hold 40 values, and the footer says 39; write the file again
     is cut off or broken: row group 0 has 20 rows, and 7 values of column 'l.list.item'
-    is broken: its footer says 21 rows, and its row groups have 20; write it anew
+    is broken: its footer says 21 rows, and its row groups have 20; write the file again
     is cut off or broken: row group 0 has 19 rows, and 20 values of column 'a'
     is cut off or broken: row group 0 has 10 rows, and 20 values of column 'a'
-    t is broken: the pages of column 'a' in row group 0 hold 20 values, and the footer says 10; write it anew
+    t is broken: the pages of column 'a' in row group 0 hold 20 values, and the footer says 10; write the file again
     is cut off or broken: row group 0 has 20 rows, and 0 values of column 'a'
-    t is broken: the pages of column 'l.list.item' in row group 0 hold 40 values, and the footer says 39; write it anew
+    t is broken: the pages of column 'l.list.item' in row group 0 hold 40 values, and the footer says 39; write the file again
     is cut off or broken: row group 0 has 20 rows, and 7 values of column 'l.list.item'
     ");
 }
@@ -329,8 +329,8 @@ fn pages_must_match_their_checksums() {
     let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(1..=6));
     assert_eq!(read(&file(&good)).unwrap().column(0), &numbers);
     let bad = [page(&[1, 2, 3], None), page(&[4, 5, 6], Some(7))].concat();
-    insta::assert_snapshot!(read(&file(&bad)).unwrap_err(), @"t is damaged: a page of rows 1 to 6 from the start of row group 0 does not match its checksum; fetch the file again, or write it anew");
-    insta::assert_snapshot!(read_slices(&file(&bad), None, 2).unwrap_err(), @"t is damaged: a page of rows 3 to 4 from the start of row group 0 does not match its checksum; fetch the file again, or write it anew");
+    insta::assert_snapshot!(read(&file(&bad)).unwrap_err(), @"t is damaged: a page of rows 1 to 6 from the start of row group 0 does not match its checksum; fetch it or write it again");
+    insta::assert_snapshot!(read_slices(&file(&bad), None, 2).unwrap_err(), @"t is damaged: a page of rows 3 to 4 from the start of row group 0 does not match its checksum; fetch it or write it again");
 }
 
 #[test]

@@ -377,7 +377,7 @@ fn a_file_that_is_not_a_table_is_refused() {
         reported.push('\n');
     }
     insta::assert_snapshot!(reported, @"
-    is empty, without even a schema; remove it, or write it anew
+    is empty, without even a schema; remove it, or write the file again
     is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file out by a glob
     is cut off or broken: a Parquet file ends with PAR1, and it does not
     is cut off or broken: a Parquet file ends with PAR1, and it does not

@@ -34,7 +34,7 @@ pub(super) trait TypedFile: Debug + Send {
     /// Adds to `resolution` which units the times of the `wanted` columns (`None`: all) need. Reads all rows
     /// if `all` is true, or else only the first ones. Does nothing unless the format has times whose type
     /// does not state their unit.
-    fn look_at_times(
+    fn resolve_times(
         &mut self,
         _resolution: &mut Resolution,
         _wanted: Option<&[String]>,
@@ -89,7 +89,7 @@ impl TypedFile for ParquetFile {
         Ok(ParquetFile::schema_in(self, table))
     }
 
-    fn look_at_times(
+    fn resolve_times(
         &mut self,
         resolution: &mut Resolution,
         wanted: Option<&[String]>,

@@ -15,7 +15,7 @@ use crate::plan::PlanError;
 use crate::plan::groups::{check_size, with_keys};
 use crate::plan::input::PlanInput;
 use crate::plan::mini_batch_digest::MiniBatchDigest;
-use crate::plan::plan_writer::Sender;
+use crate::plan::plan_writer::PlanWriter;
 use crate::plan::text::{FoundSlice, each_slice};
 use crate::protocol::PlanRequest;
 use std::io::{self, ErrorKind};
@@ -77,9 +77,9 @@ fn make_or_empty(folder: &Path) -> io::Result<()> {
 
 impl Shuffle<'_> {
     /// Sends one mini-batch for each combination of the keys' values, in the order of the values.
-    pub(in crate::plan) fn run(&self, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    pub(in crate::plan) fn run(&self, writer: &mut PlanWriter<'_>) -> Result<(), PlanError> {
         let keys = &self.tools.request.partition_keys;
-        sender.notice(format!(
+        writer.notice(format!(
             "all of input {} is read and its rows are grouped by {} before its first mini-batch",
             self.input.name(),
             keys.join(", "),
@@ -89,7 +89,7 @@ impl Shuffle<'_> {
         let processes = process_count(self.tools.request);
         let crew = Crew { setup: &setup, start: self.tools.start, idle: self.idle, processes };
         let mut pieces = 0;
-        crew.run(|give| self.scatter(&setup, sender, &mut pieces, give))?;
+        crew.run(|give| self.scatter(&setup, writer, &mut pieces, give))?;
         crew.run(|give| {
             let mut buckets = 0..BUCKETS;
             buckets.try_for_each(|bucket| give(ShuffleTask::Gather { bucket, pieces }))
@@ -98,7 +98,7 @@ impl Shuffle<'_> {
             let path = setup.scattered(number);
             std::fs::remove_file(&path).map_err(|e| spill_error(&path, &e))?;
         }
-        self.send_groups(&setup, sender)
+        self.send_groups(&setup, writer)
     }
 
     fn setup(&self) -> ShuffleSetup {
@@ -119,7 +119,7 @@ impl Shuffle<'_> {
     fn scatter(
         &self,
         setup: &ShuffleSetup,
-        sender: &mut Sender<'_>,
+        writer: &mut PlanWriter<'_>,
         pieces: &mut u64,
         give: &mut dyn FnMut(ShuffleTask) -> Result<(), PlanError>,
     ) -> Result<(), PlanError> {
@@ -136,7 +136,7 @@ impl Shuffle<'_> {
             give(ShuffleTask::Scatter { number: *pieces - 1, slices: std::mem::take(slices) })
         };
         let size = SliceSize::Bytes(bounds.task);
-        each_slice(self.input, self.format, size, self.unpacker, sender, &mut |_, found| {
+        each_slice(self.input, self.format, size, self.unpacker, writer, &mut |_, found| {
             let FoundSlice { source, slice, .. } = found;
             let file = match &last_file {
                 Some((file, of_source, name)) if *of_source == source && *name == slice.file => {
@@ -164,7 +164,11 @@ impl Shuffle<'_> {
     }
 
     /// Sends a mini-batch for each group.
-    fn send_groups(&self, setup: &ShuffleSetup, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    fn send_groups(
+        &self,
+        setup: &ShuffleSetup,
+        writer: &mut PlanWriter<'_>,
+    ) -> Result<(), PlanError> {
         let keys = &self.tools.request.partition_keys;
         let in_folder = |name: String| format!("{}/{name}", self.number);
         let mut groups = BucketGroups::open(setup)?;
@@ -190,7 +194,7 @@ impl Shuffle<'_> {
             });
             let mut stamp = MiniBatchDigest::new();
             stamp.add_digest(group.digest);
-            sender.add_group(self.input.first, work, with_keys(keys, values), stamp)?;
+            writer.add_group(self.input.first, work, with_keys(keys, values), stamp)?;
         }
         Ok(())
     }

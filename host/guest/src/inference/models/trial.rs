@@ -156,7 +156,7 @@ fn lock_down(mode: &str, folders: Vec<GrantedPath>) -> Result<(), BackendTrialEr
         largest_file: 0,
         open_files: OPEN_FILES,
     };
-    let wall = Wall { occupant: WallRole::Worker, mode, folders, bounds };
+    let wall = Wall { role: WallRole::Worker, mode, folders, bounds };
     wall.build()?;
     Ok(())
 }
