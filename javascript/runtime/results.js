@@ -49,6 +49,6 @@ function describedValue(value) {
     if (value === undefined) return "undefined (is there a return statement?)";
     if (value === null) return "null";
     if (typeof value.then === "function") return "a promise (write function run, without async)";
-    if (typeof value === "object") return `an object of type ${value.constructor?.name ?? "Object"}`;
+    if (typeof value === "object") return `an object of type ${value.constructor?.name || "Object"}`;
     return `a ${typeof value}`;
 }

@@ -3,6 +3,7 @@
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "runtime"))
@@ -83,10 +84,18 @@ if TYPE_CHECKING:
     import mypy
 if files:
     import cv2
+else:
+    import pyarrow
+with contextlib.suppress(ImportError):
+    import ujson
+with open("x"):
+    import requests
+if __name__ == "__main__":
+    import pytest
 """
         self.assertEqual(
             {package: guarded for package, _, _, guarded in missing(script)},
-            {"numpy": True, "array_like": True, "torch": True, "scipy": False, "pandas": True, "cv2": False},
+            {"numpy": True, "array_like": True, "torch": True, "scipy": False, "pandas": True, "cv2": True, "pyarrow": True, "ujson": True, "requests": False},
         )
 
     def test_imports_of_modules_beside_the_script(self):
@@ -102,6 +111,23 @@ if files:
         self.assertEqual(
             {(package, file) for package, file, _, _ in found},
             {("numpy", "helper.py"), ("scipy", "parts/one.py"), ("torch", "parts/four.py"), ("cv2", "loose/three.py")},
+        )
+
+    def test_a_script_in_a_folder_of_the_source_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {
+                "scripts/score.py": "import beside, ns.mod, torch\n",
+                "scripts/beside.py": "import numpy\n",
+                "ns/mod.py": "from . import other\n",
+                "ns/other.py": "import scipy\n",
+            }.items():
+                (Path(folder) / name).parent.mkdir(exist_ok=True)
+                (Path(folder) / name).write_text(text)
+            with unittest.mock.patch("sandmill._folders._SOURCE", folder):
+                found = _scan.scan(f"{folder}/scripts/score.py", is_here)
+        self.assertEqual(
+            [(each["package"], each["file"]) for each in found["missing"]],
+            [("scipy", "ns/other.py"), ("numpy", "scripts/beside.py"), ("torch", "scripts/score.py")],
         )
 
     def test_circles_of_modules_end(self):
@@ -154,6 +180,7 @@ class Problems(unittest.TestCase):
             ("x = '\\0'\nif x\n", "score.py, line 2: SyntaxError: expected ':'"),
             ("(" * 5000, "SyntaxError"),
             ("#" * (5 << 20), "more than 4 MB"),
+            ("x = 1\0", "score.py: SyntaxError: source code string cannot contain null bytes"),
         ]:
             self.assertIn(words, scanned(script)["error"])
 
@@ -163,12 +190,15 @@ class Problems(unittest.TestCase):
     def test_run_must_be_a_function(self):
         for script in [
             "def run(x): pass", "run = lambda x: x", "from helper import run", "from helper import *",
+            "run: object = print", "init, run = print, print", "def init():\n    global run\n    run = print",
+            "def run(*batches): pass", "def run(x, context, more=1, *, named=2): pass", "@decorated\ndef run(): pass",
             "import helper as run", "if True:\n    def run(x): pass", "try:\n    run = 1\nexcept: pass",
         ]:  # fmt: skip
             self.assertIsNone(scanned(script)["run"], script)
         for script, words in [
             ("x = 1", "is missing"), ("class run: pass", "is a class"), ("async def run(x): pass", "is async"),
-            ("def main():\n    def run(x): pass", "is missing"),
+            ("def main():\n    def run(x): pass", "is missing"), ("def run(): pass", "takes no argument"),
+            ("def run(a, b, c): pass", "needs 3 arguments"), ("def run(x, *, named): pass", "needs an argument that is passed by name"),
         ]:  # fmt: skip
             self.assertIn(words, scanned(script)["run"], script)
 

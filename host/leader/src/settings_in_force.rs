@@ -37,7 +37,7 @@ pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {
 }
 
 /// Lists the time-outs in force, and shows how the default of `progress_update_timeout` was computed
-/// (docs/parallel-run-step.md 1.12).
+/// (docs/parallel-run-step.md, Where the sources disagree).
 fn time_outs(spec: &JobSpec) -> String {
     let run = spec.settings.run_invocation_timeout;
     let load = spec.settings.task_overhead_timeout;

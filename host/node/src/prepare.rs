@@ -226,6 +226,7 @@ fn python_script(
         with: instrumentation(spec),
         limits: &spec.limits,
         os_sandbox: spec.worker.os_sandbox,
+        setting: python::RuntimeSetting::JobFile,
     };
     let script_to_run = python::ScriptToRun {
         path: &real.entry_script,

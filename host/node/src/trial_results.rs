@@ -17,6 +17,8 @@ pub(super) struct Returned {
     lines: String,
     rows: usize,
     failed: usize,
+    /// The number of the first row with a line break. `None` if there is no such row.
+    broken_row: Option<usize>,
     /// The bytes of the returned table. `None` if no table was returned.
     table: Option<usize>,
 }
@@ -36,6 +38,12 @@ impl Returned {
         if more > 0 {
             let _ = writeln!(text, "  and {more} more");
         }
+        if let Some(number) = self.broken_row {
+            let _ = writeln!(
+                text,
+                "row {number} (counted from 0) holds a line break; a job accepts it only if its output is Parquet or Arrow"
+            );
+        }
     }
 
     fn add_line(&mut self, line: &str) {
@@ -49,6 +57,9 @@ impl Returned {
 
 impl ResultSink for Returned {
     fn row(&mut self, row: &str) {
+        if row.trim_end_matches(['\r', '\n']).contains(['\r', '\n']) {
+            self.broken_row.get_or_insert(self.rows);
+        }
         self.add_line(row);
         self.rows += 1;
     }
@@ -87,5 +98,25 @@ impl ResultSink for FirstResult<'_> {
         })?;
         self.row = Some(path.display().to_string());
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_with_a_line_break_is_noted() {
+        let mut returned = Returned::default();
+        ["whole\r\n", "two\nlines", "three\rlines"].iter().for_each(|row| returned.row(row));
+        let mut text = String::new();
+        returned.describe(&mut text);
+        insta::assert_snapshot!(text, @r"
+        returned 3 rows and 0 failed items
+          whole\r\n
+          two\nlines
+          three\rlines
+        row 1 (counted from 0) holds a line break; a job accepts it only if its output is Parquet or Arrow
+        ");
     }
 }

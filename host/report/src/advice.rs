@@ -267,7 +267,7 @@ pub(super) fn init_advice(failure: &Failure) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// docs/parallel-run-step.md 1.11: if an attempt took much more elapsed time than CPU time, it was waiting.
+/// docs/parallel-run-step.md, Causes of failure and their signs: if an attempt took much more elapsed time than CPU time, it was waiting.
 fn timeout_advice(attempt: &Attempt) -> Vec<String> {
     let share = attempt.cpu / attempt.elapsed.max(f64::MIN_POSITIVE);
     let percent = (share * 100.0).round();

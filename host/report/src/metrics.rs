@@ -52,7 +52,7 @@ impl Metrics {
         }
     }
 
-    /// Each mini-batch is counted once, however many attempts it took (docs/parallel-run-step.md 1.10).
+    /// Each mini-batch is counted once, however many attempts it took (docs/parallel-run-step.md, Columns).
     fn values(&self, at: Timestamp, result: Option<&JobResult>) -> [(&'static str, f64); 9] {
         let counters = &self.counters;
         let elapsed = at.duration_since(self.began).as_secs_f64().max(0.0);

@@ -1,5 +1,5 @@
 //! `processed_mini-batches.csv`: one row for each attempt, with the columns that users of ParallelRunStep
-//! know (docs/parallel-run-step.md 1.10), and the node next to the process.
+//! know (docs/parallel-run-step.md, Columns), and the node next to the process.
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;

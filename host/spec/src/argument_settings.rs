@@ -1,6 +1,6 @@
 //! Turns two kinds of settings into keys of the tree before the tree is read: settings with another name, and
 //! settings that are options among the arguments. Both are usual with ParallelRunStep
-//! (docs/parallel-run-step.md 1.3).
+//! (docs/parallel-run-step.md, Driver options).
 
 use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin};

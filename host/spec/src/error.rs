@@ -362,7 +362,8 @@ pub enum ModelPathError {
     /// A folder without models.
     #[error(
         "{} holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, \
-         or a folder with one",
+         or a folder with one; for models of other kinds, such as pickles, name the file, or name the folder under \
+         side_inputs",
         path.display()
     )]
     Empty {

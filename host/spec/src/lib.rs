@@ -84,7 +84,7 @@ pub use load::{LoadContext, load};
 pub use machine::MachineSize;
 pub use policy::OperatorPolicy;
 pub use registered::{NoRegistry, NotRegistered, Registrations};
-pub use requirements::Requirement;
+pub use requirements::{AcceptedVersions, Requirement};
 pub use schema::schema;
 pub use times::default_progress_timeout;
 pub use user_config::UserConfig;

@@ -4,16 +4,29 @@ use super::error::ErrorReport;
 use super::tree::{self, YamlNode, YamlValue};
 use crate::model::package_name;
 
-/// A package that a Python script needs in one version.
+/// A package of which a Python script needs certain versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// The package's name on PyPI, in lower case, with `-` between words.
     pub package: String,
     /// The version, such as `1.5` or `1.5.3`.
     pub version: String,
+    /// Which versions the script accepts.
+    pub accepts: AcceptedVersions,
 }
 
-/// Reads the packages that a file pins to one version, and skips other lines. `is_yaml`: whether the file is
+/// Which versions of a package a script accepts, compared with [`Requirement::version`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AcceptedVersions {
+    /// This version, as in `==1.5`.
+    This,
+    /// Versions before it, as in `<2`.
+    Before,
+    /// This version and versions before it, as in `<=1.5`.
+    UpTo,
+}
+
+/// Reads the packages that a file pins to one version, or to versions before one, and skips other lines. `is_yaml`: whether the file is
 /// a conda environment. `None` if the file should be a conda environment but is not valid YAML.
 pub(super) fn parse_requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
     if !is_yaml {
@@ -51,13 +64,24 @@ fn parse_line(line: &str) -> Option<Requirement> {
     if let Some(extras) = rest.strip_prefix('[') {
         rest = extras.split_once(']')?.1.trim_start();
     }
-    let version = ["===", "==", "~=", "="].iter().find_map(|sign| rest.strip_prefix(sign))?;
-    let version = version.trim_start();
+    let mut bounds: Vec<_> = rest.split(',').filter_map(parse_bound).collect();
+    // The exact version says most.
+    bounds.sort_by_key(|(accepts, _)| *accepts != AcceptedVersions::This);
+    let (accepts, version) = bounds.into_iter().next().filter(|_| !package.is_empty())?;
+    Some(Requirement { package, version, accepts })
+}
+
+/// Reads a version and its sign, such as `==1.5.3` or ` < 2`. `None` for signs that only exclude older versions.
+fn parse_bound(text: &str) -> Option<(AcceptedVersions, String)> {
+    use AcceptedVersions::{Before, This, UpTo};
+    let signs =
+        [("===", This), ("==", This), ("~=", This), ("=", This), ("<=", UpTo), ("<", Before)];
+    let text = text.trim_start();
+    let find = |(sign, accepts)| Some((accepts, text.strip_prefix(sign)?.trim_start()));
+    let (accepts, version) = signs.into_iter().find_map(find)?;
     let end = version.find(|c: char| !c.is_ascii_alphanumeric() && !".+!".contains(c));
     let version = &version[..end.unwrap_or(version.len())];
-    let is_version = version.starts_with(|c: char| c.is_ascii_digit());
-    (is_version && !package.is_empty())
-        .then(|| Requirement { package, version: version.to_owned() })
+    version.starts_with(|c: char| c.is_ascii_digit()).then(|| (accepts, version.to_owned()))
 }
 
 #[cfg(test)]
@@ -66,7 +90,15 @@ mod tests {
 
     fn read(text: &str, is_yaml: bool) -> Vec<String> {
         let found = parse_requirements(text, is_yaml).unwrap();
-        found.iter().map(|it| format!("{} {}", it.package, it.version)).collect()
+        let sign = |accepts| match accepts {
+            AcceptedVersions::This => "",
+            AcceptedVersions::Before => "<",
+            AcceptedVersions::UpTo => "<=",
+        };
+        found
+            .iter()
+            .map(|it| format!("{} {}{}", it.package, sign(it.accepts), it.version))
+            .collect()
     }
 
     #[test]
@@ -74,10 +106,19 @@ mod tests {
         let text = "# what score.py needs\n-r other.txt\n--index-url https://example.org/simple\n\
             pandas==1.5.3  # pinned\nScikit_Learn[alldeps] == 1.0 ; python_version < '3.9'\nnumpy~=1.21.0\n\
             requests>=2\nflask\ngit+https://example.org/x.git\nazureml-core===1.50.0 --hash=sha256:00\n==1\npillow==\n\
-            root:x:0:0\nscipy==1.*\n";
+            root:x:0:0\nscipy==1.*\nlxml<5\nopenpyxl>=3,<=3.0.9\ntqdm >=4.1, < 5, ==4.2\nregex!=1\n";
         assert_eq!(
             read(text, false),
-            ["pandas 1.5.3", "scikit-learn 1.0", "numpy 1.21.0", "azureml-core 1.50.0", "scipy 1."]
+            [
+                "pandas 1.5.3",
+                "scikit-learn 1.0",
+                "numpy 1.21.0",
+                "azureml-core 1.50.0",
+                "scipy 1.",
+                "lxml <5",
+                "openpyxl <=3.0.9",
+                "tqdm 4.2"
+            ]
         );
         assert!(read("", false).is_empty());
     }
@@ -85,8 +126,11 @@ mod tests {
     #[test]
     fn versions_of_a_conda_environment() {
         let text = "name: x\nchannels: [conda-forge]\ndependencies:\n- python=3.8.5\n- conda-forge::pandas=1.2.4=py38_0\n- pip\n\
-            - scipy>=1\n- pip:\n  - scikit-learn==0.24.2\n  - azureml-defaults\n";
-        assert_eq!(read(text, true), ["python 3.8.5", "pandas 1.2.4", "scikit-learn 0.24.2"]);
+            - scipy>=1\n- numpy >=1.18,<2.0\n- pip:\n  - scikit-learn==0.24.2\n  - azureml-defaults\n";
+        assert_eq!(
+            read(text, true),
+            ["python 3.8.5", "pandas 1.2.4", "numpy <2.0", "scikit-learn 0.24.2"]
+        );
         assert_eq!(
             read("dependencies: [python=3.8, {pip: [numpy==1.2]}]", true),
             ["python 3.8", "numpy 1.2"]

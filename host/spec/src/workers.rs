@@ -65,7 +65,7 @@ fn gpus(given: Option<&Located<u32>>, machine: &MachineSize, report: &ErrorRepor
 }
 
 /// The number of workers: the given number, or else 1 if there are GPUs, or else the number of cores
-/// (docs/parallel-run-step.md 1.12).
+/// (docs/parallel-run-step.md, Where the sources disagree).
 fn process_count(
     given: Option<&Located<u32>>,
     gpus: u32,

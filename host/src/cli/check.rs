@@ -19,7 +19,8 @@ use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 };
 use crate::model::{
-    InferenceSettings, JobDir, JobModel, Limits, Mount, OsSandbox, ScriptLanguage, printable,
+    InferenceSettings, JobDir, JobModel, Limits, Mount, OsSandbox, PythonRuntime, ScriptLanguage,
+    printable,
 };
 use crate::node::trial::{TrialChild as TrialProcess, TrialError, TrialRequest, TrialSetup};
 use crate::node::{self, NotBuilt};
@@ -46,6 +47,9 @@ pub(super) struct TrialArguments {
     /// (see tests/kit in the sources).
     #[arg(long, conflicts_with = "run")]
     pub(super) kit: bool,
+    /// Runtime of a Python script. auto means the one that has the packages which the script imports.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = runtime)]
+    pub(super) runtime: PythonRuntime,
     #[command(flatten)]
     given: GivenArguments,
 }
@@ -79,12 +83,12 @@ impl TrialArguments {
         environment: Vec<(String, String)>,
     ) -> Self {
         let given = GivenArguments { arguments, environment, ..GivenArguments::default() };
-        Self { run: Some(files), kit: false, given }
+        Self { run: Some(files), given, ..Self::default() }
     }
 
     /// A trial without files.
     pub(super) fn of(given: GivenArguments) -> Self {
-        Self { run: Some(Vec::new()), kit: false, given }
+        Self { run: Some(Vec::new()), given, ..Self::default() }
     }
 
     /// An option that was given without --run but applies only to a run; `None` if there is none.
@@ -109,6 +113,12 @@ impl TrialArguments {
     pub(super) fn folders(&self) -> impl Iterator<Item = &Path> {
         self.given.side_inputs.iter().map(|(_, folder)| Path::new(folder))
     }
+}
+
+/// Reads the name of a runtime.
+pub(super) fn runtime(text: &str) -> Result<PythonRuntime, ArgumentError> {
+    let found = PythonRuntime::ALL.into_iter().find(|runtime| runtime.name() == text);
+    found.ok_or(ArgumentError::Runtime)
 }
 
 fn pair(text: &str) -> Result<(String, String), ArgumentError> {

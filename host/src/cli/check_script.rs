@@ -3,7 +3,7 @@
 use super::check::{CheckArguments, explain, instrumentation, run, time_limit, trial_setup};
 use super::checked::{CheckedScript, FileKind};
 use super::script::ExistingScript;
-use crate::model::{LoggingLevel, PythonRuntime};
+use crate::model::LoggingLevel;
 use crate::node::python::PythonError;
 use crate::node::trial::TrialChild;
 use crate::opening::ScratchFolder;
@@ -21,7 +21,7 @@ pub(super) fn check_script(
     let script = ExistingScript::at(check.path)?;
     let limits = check.policy.default_limits();
     let mut checked = CheckedScript::new(FileKind::of(check.path), check.path.to_owned());
-    let chosen = match script.choose(check, &limits, (PythonRuntime::Auto, false), say) {
+    let chosen = match script.choose(check, &limits, (check.trial.runtime, false), say) {
         Ok(chosen) => chosen,
         Err(PythonError::Refused(why)) => {
             checked.problems.push(why);

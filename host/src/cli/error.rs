@@ -1,6 +1,6 @@
 //! Errors about arguments.
 
-use crate::model::{OsSandbox, REGISTERED_NAME_EXPECTED};
+use crate::model::{OsSandbox, PythonRuntime, REGISTERED_NAME_EXPECTED};
 
 /// Why the value of an argument is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +26,9 @@ pub(super) enum ArgumentError {
     /// An invalid number of GPUs.
     #[error("expected a whole number of GPUs, 0 for none")]
     Gpus,
+    /// An unknown runtime.
+    #[error("expected one of {}", PythonRuntime::ALL.map(PythonRuntime::name).join(", "))]
+    Runtime,
     /// Not of the form NAME=VALUE.
     #[error("expected NAME=VALUE")]
     Pair,

@@ -50,7 +50,7 @@ pub(super) struct MapArguments {
     error_threshold: i64,
     /// Runtime of a Python script. auto means science, whose `run` gets a pandas DataFrame; with light, `run`
     /// gets a sandmill.Table.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = runtime)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = check::runtime)]
     runtime: PythonRuntime,
     #[command(flatten)]
     given: check::GivenArguments,
@@ -58,13 +58,6 @@ pub(super) struct MapArguments {
     backends: BackendArguments,
     #[command(flatten)]
     tools: ToolArguments,
-}
-
-fn runtime(text: &str) -> Result<PythonRuntime, String> {
-    let all = PythonRuntime::ALL;
-    let names = all.map(PythonRuntime::name).join(", ");
-    let found = all.into_iter().find(|runtime| runtime.name() == text);
-    found.ok_or_else(|| format!("expected one of {names}"))
 }
 
 /// Maps standard input to standard output.

@@ -114,14 +114,17 @@ fn vendor(arguments: &VendorArguments) -> Result<Exit, Problem> {
     let vendored = vendor.vendor(&mut say).map_err(Problem::usage)?;
     for (what, names) in [
         ("now beside the script", &vendored.packages),
-        ("left out, as the science runtime has them", &vendored.left_out),
+        ("left out, because the science runtime has them", &vendored.left_out),
         ("needed from the science runtime", &vendored.needs),
     ] {
         if !names.is_empty() {
             say(&format!("{what}: {}", names.join(", ")));
         }
     }
-    print_paths(&[vendored.folder])?;
+    match vendored.folder {
+        Some(folder) => print_paths(&[folder])?,
+        None => say("nothing to install"),
+    }
     Ok(Exit::Completed)
 }
 

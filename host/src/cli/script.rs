@@ -2,7 +2,9 @@
 
 use super::check::{CheckArguments, instrumentation};
 use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, Limits, LoggingLevel, Mount, PythonRuntime};
-use crate::node::python::{Chooser, Chosen, PythonError, ScriptToRun, copy, library, variable};
+use crate::node::python::{
+    Chooser, Chosen, PythonError, RuntimeSetting, ScriptToRun, copy, library, variable,
+};
 use crate::node::trial::TrialSetup;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
@@ -41,6 +43,7 @@ impl ExistingScript {
             with: instrumentation(limits),
             limits,
             os_sandbox: check.os_sandbox,
+            setting: RuntimeSetting::Option,
         };
         let script = ScriptToRun {
             path: &self.path,

@@ -149,7 +149,10 @@ impl TemplateInput {
                 let own = format!(
                     "# The script. It can import the modules in its folder.\nentry_script: {script}"
                 );
-                return text.replace(rust_passage, &own);
+                let text = text.replace(rust_passage, &own);
+                return RUST_AND_PYTHON_PASSAGES[1..]
+                    .iter()
+                    .fold(text, |text, (rust, python)| text.replace(rust, python));
             }
             Language::Python => {}
         }

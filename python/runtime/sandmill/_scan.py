@@ -5,6 +5,8 @@ import json
 import os
 import sys
 
+from ._folders import import_folders, source_folder
+
 # The runtime has only a part of these packages, so each name that is imported from them is checked.
 _PARTIAL_PACKAGES = {"azureml", "azureml_user", "sandmill"}
 _MAX_SCRIPT_BYTES = 4 << 20
@@ -13,7 +15,7 @@ _VENDORED_FOLDER = "python_packages"
 
 
 def scan(path, is_available):
-    """Scans the imports of the script at `path`, and of the modules in its folder that it imports.
+    """Scans the imports of the script at `path`, and of the modules in its folders that it imports.
 
     `is_available(module, name)`: whether the runtime can import the module, and from it the name, if `name` is
     not None. Returns a dict:
@@ -25,7 +27,7 @@ def scan(path, is_available):
     - `changed`: a list of dicts with `file`, `line` and `what`, for code that may behave differently in
       pandas 3: see `_pandas_3_changes`.
     """
-    folder = os.path.dirname(path)
+    root, folders = source_folder(path), import_folders(path)
     found = {"error": None, "packages": [], "missing": [], "run": None, "changed": []}
     seen, waiting, reported, packages = set(), [path], set(), set()
     while waiting:
@@ -33,7 +35,7 @@ def scan(path, is_available):
         if file in seen:
             continue
         seen.add(file)
-        relative_path = os.path.relpath(file, folder)
+        relative_path = os.path.relpath(file, root)
         try:
             tree = _parse(file, relative_path)
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -42,14 +44,14 @@ def scan(path, is_available):
         if file == path:
             found["run"] = _problem_with_run(tree)
         found["changed"] += [{"file": relative_path, "line": line, "what": what} for line, what in _pandas_3_changes(tree)]
-        for module, name, line, guarded in _imports(tree, _package(file, folder)):
-            own_files = _own_files(module, folder)
+        for module, name, line, guarded in _imports(tree, _package(file, folders)):
+            own_files = next(filter(None, (_own_files(module, folder) for folder in folders)), [])
             if own_files:
                 waiting += own_files
                 continue
             package = module.partition(".")[0]
-            vendored = os.path.join(folder, _VENDORED_FOLDER, package)
-            if package not in _PARTIAL_PACKAGES and (os.path.isdir(vendored) or os.path.isfile(vendored + ".py")):
+            vendored = [os.path.join(folder, _VENDORED_FOLDER, package) for folder in folders]
+            if package not in _PARTIAL_PACKAGES and any(os.path.isdir(path) or os.path.isfile(path + ".py") for path in vendored):
                 continue
             if package in _PARTIAL_PACKAGES and name not in (None, "*"):
                 package = f"{module}.{name}" if is_available(module, None) else module
@@ -73,7 +75,8 @@ def scan(path, is_available):
             found["missing"].append(
                 {"package": package, "file": relative_path, "line": line, "guarded": guarded, "standard": is_standard}
             )
-    found["missing"] += _missing_dependencies(os.path.join(folder, _VENDORED_FOLDER), is_available)
+    for folder in folders:
+        found["missing"] += _missing_dependencies(os.path.join(folder, _VENDORED_FOLDER), is_available)
     found["packages"] = sorted(packages)
     found["missing"].sort(key=lambda missing: (missing["file"], missing["line"]))
     return found
@@ -89,15 +92,18 @@ def _parse(file, relative_path):
 
 def _parse_error(error, relative_path):
     if isinstance(error, SyntaxError):
+        where = f"{error.filename or relative_path}, line {error.lineno}" if error.lineno else relative_path
         line = f" (in: {error.text.strip()})" if error.text else ""
-        return f"{error.filename or relative_path}, line {error.lineno}: {type(error).__name__}: {error.msg}{line}"
+        return f"{where}: {type(error).__name__}: {error.msg}{line}"
     if isinstance(error, OSError):
         return f"{relative_path} cannot be read: {error.strerror}"
     return f"{relative_path}: {error or type(error).__name__}"
 
 
 def _problem_with_run(tree):
-    """What is wrong with the script's `run`. `None` if the syntax shows no problem."""
+    """What is wrong with the script's `run`. `None` if the syntax shows no problem: then the worker checks it."""
+    if any(isinstance(node, ast.Global) and "run" in node.names for node in ast.walk(tree)):
+        return None
     for node in tree.body:
         names = []
         match node:
@@ -105,10 +111,12 @@ def _problem_with_run(tree):
                 return "is async; write `def run(mini_batch):` without async"
             case ast.ClassDef(name="run"):
                 return "is a class; write `def run(mini_batch):`"
+            case ast.FunctionDef(name="run", args=arguments, decorator_list=[]):
+                return problem_with_parameters(*_counts(arguments))
             case ast.FunctionDef(name=name):
                 names = [name]
-            case ast.Assign(targets=targets):
-                names = [target.id for target in targets if isinstance(target, ast.Name)]
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Expr():
+                names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 names = [alias.asname or alias.name for alias in imported]
             case ast.If() | ast.Try() | ast.With() | ast.Match() | ast.For() | ast.While():
@@ -117,6 +125,29 @@ def _problem_with_run(tree):
         if "run" in names or "*" in names:
             return None
     return "is missing; write `def run(mini_batch):`"
+
+
+def _counts(arguments):
+    """The arguments of [`problem_with_parameters`] for a function's syntax."""
+    positional = [*arguments.posonlyargs, *arguments.args]
+    needs_names = any(default is None for default in arguments.kw_defaults)
+    return len(positional) - len(arguments.defaults), None if arguments.vararg else len(positional), needs_names
+
+
+def problem_with_parameters(required, allowed, needs_names):
+    """What is wrong with the parameters of `run`, as the end of a sentence. `None` if nothing is.
+
+    `required`: the number of positional arguments that `run` needs. `allowed`: the number that it accepts, or
+    None if it accepts any number. `needs_names`: whether it needs arguments by name.
+    """
+    advice = "write `def run(mini_batch):` or `def run(mini_batch, context):`"
+    if needs_names:
+        return f"needs an argument that is passed by name; {advice}"
+    if allowed == 0:
+        return f"takes no argument, but receives the mini-batch; {advice}"
+    if required > 2:
+        return f"needs {required} arguments, but receives at most the mini-batch and the context; {advice}"
+    return None
 
 
 def _missing_dependencies(folder, is_available):
@@ -179,8 +210,9 @@ def _is_object(dtype):
     return False
 
 
-def _package(file, folder):
+def _package(file, folders):
     """The package to which a file's relative imports refer, as a list of names."""
+    folder = next((folder for folder in folders if file.startswith(folder + "/")), folders[0])
     return os.path.relpath(os.path.dirname(file), folder).replace(".", "", 1).strip("/").split("/")
 
 
@@ -211,8 +243,14 @@ def _imports(tree, package):
                 alternatives = [*handlers, *node.orelse, *node.finalbody]
                 # The script may also work without these imports.
                 waiting += [(child, True) for child in alternatives]
-            case ast.If(test=test) if _is_type_checking(test):
+            case ast.With(items=items, body=body) if any(map(_suppresses_import_errors, items)):
+                waiting += [(child, True) for child in body]
+            case ast.If(test=test) if _is_type_checking(test) or _is_main(test):
+                # Never true where Sandmill runs the script.
                 waiting += [(child, guarded) for child in node.orelse]
+            case ast.If(body=body, orelse=orelse):
+                # Which branch runs is not known here.
+                waiting += [(child, True) for child in [*body, *orelse]]
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 waiting += [(child, True) for child in ast.iter_child_nodes(node)]
             case _:
@@ -222,11 +260,27 @@ def _imports(tree, package):
 def _catches_import_errors(handler):
     caught = handler.type
     exceptions = caught.elts if isinstance(caught, ast.Tuple) else [caught]
-    return any(
-        exception is None
-        or (isinstance(exception, ast.Name) and exception.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
-        for exception in exceptions
-    )
+    return any(exception is None or _is_import_error(exception) for exception in exceptions)
+
+
+def _suppresses_import_errors(item):
+    """Whether a `with` is `suppress(ImportError)` of `contextlib`."""
+    match item.context_expr:
+        case ast.Call(func=ast.Name(id="suppress") | ast.Attribute(attr="suppress"), args=exceptions):
+            return any(map(_is_import_error, exceptions))
+    return False
+
+
+def _is_import_error(exception):
+    return isinstance(exception, ast.Name) and exception.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+
+
+def _is_main(test):
+    """Whether a condition is `__name__ == "__main__"`."""
+    match test:
+        case ast.Compare(left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]):
+            return True
+    return False
 
 
 def _is_type_checking(test):

@@ -9,7 +9,9 @@ import random
 import sys
 import traceback
 
+from ._folders import import_folders, source_folder
 from ._results import valid
+from ._scan import problem_with_parameters
 
 # Tracebacks do not show the stack frames of files in this folder.
 _RUNTIME_FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -55,12 +57,12 @@ class Script:
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
         logging.basicConfig(stream=sys.stdout, level=logging_level, format=_LOG_FORMAT, force=True)
         logging.captureWarnings(True)
-        folder = os.path.dirname(self.path)
-        sys.path.insert(0, folder)
+        folders = import_folders(self.path)
+        sys.path[:0] = folders
         # The packages of `sandmill python vendor`. They are last, so that the runtime's own packages come
         # first.
-        sys.path.append(os.path.join(folder, "python_packages"))
-        os.chdir(folder)
+        sys.path += [os.path.join(folder, "python_packages") for folder in folders]
+        os.chdir(source_folder(self.path))
 
     def _load(self):
         name = os.path.splitext(os.path.basename(self.path))[0]
@@ -80,6 +82,9 @@ class Script:
             raise ScriptError(f"`run` of {name} is {kind}; write `def run(mini_batch):`")
         if inspect.iscoroutinefunction(run):
             raise ScriptError(f"`run` of {name} is async; write `def run(mini_batch):` without async")
+        problem = _problem_with_parameters(run)
+        if problem:
+            raise ScriptError(f"`run` of {name} {problem}")
         return run
 
     def init(self):
@@ -107,7 +112,7 @@ class Script:
         except ScriptError:
             raise
         except BaseException as error:  # includes SystemExit: a script must not end its worker
-            raise ScriptError(described(error, os.path.dirname(self.path))) from None
+            raise ScriptError(described(error, source_folder(self.path))) from None
         finally:
             _flush()
 
@@ -119,6 +124,20 @@ def _flush():
         except (AttributeError, OSError, ValueError):
             # The script closed or replaced the stream.
             pass
+
+
+def _problem_with_parameters(run):
+    """What is wrong with the parameters of `run`, as the end of a sentence. `None` if nothing is, or if they are not
+    known."""
+    try:
+        parameters = inspect.signature(run).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    required = sum(each.default is each.empty for each in positional)
+    takes_any = any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    needs_names = any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters)
+    return problem_with_parameters(required, None if takes_any else len(positional), needs_names)
 
 
 def _takes_second_argument(run):
@@ -144,6 +163,8 @@ def described(error, folder):
         location = _script_line(error, folder)
     if isinstance(error, SystemExit):
         text = f"the script ended itself with sys.exit({error.code!r}); return, or raise an error"
+    if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("sklearn."):
+        text += "; if a pickle needs it, another version of scikit-learn saved this pickle: save the model again, or export it to ONNX"
     first = f"{type(error).__name__}: {text}" if text else type(error).__name__
     first = first.replace("\n", " ")
     if location:

@@ -97,6 +97,33 @@ fn rows_are_converted_with_str() {
     assert!(ran.failed_items().contains("too old"), "{}", ran.failed_items());
 }
 
+/// The source folder is the current folder. A script in a subfolder imports from both folders.
+#[test]
+fn a_script_in_a_subfolder_of_the_source_folder_runs() {
+    let script = "import beside, ns.mod, os
+def run(mini_batch):
+    assert os.getcwd() == '/source' and __file__ == '/source/scripts/score.py'
+    return [open('prefix.txt').read() + beside.name(path) + ns.mod.END for path in mini_batch]
+if __name__ == '__main__':
+    import pytest
+";
+    let ran = three_files("")
+        .yaml("source_directory: src")
+        .file("src/scripts/score.py", script)
+        .file("src/scripts/beside.py", "from os.path import basename as name\n")
+        .file("src/ns/mod.py", "END = '.'\n")
+        .file("src/prefix.txt", "> ")
+        .run(&["--set", "entry_script=scripts/score.py"]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "> a.txt.\n> bb.txt.\n> ccc.txt.\n");
+    let ran = ran.into_job().file("src/ns/mod.py", "raise ValueError('no')\n").run(&[
+        "--set",
+        "entry_script=scripts/score.py",
+        "--overwrite",
+    ]);
+    ran.exits_with(42).says("ValueError: no (ns/mod.py, line 1, in <module>)");
+}
+
 /// The script is refused before any worker starts. No job directory is left.
 #[test]
 fn a_script_that_cannot_run_is_refused_first() {
@@ -135,8 +162,8 @@ def run(mini_batch):
     error: score.py, line 1: imports numpy, which the light runtime does not have: use the science runtime, which has this package; write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 2: imports sklearn, which the light runtime does not have: use the science runtime, which has this package; write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 3: imports ssl, which the light runtime does not have: this module needs what a sandbox does not have, such as sockets, processes and threads; do without the module
-    error: score.py, line 3: imports helper, which the light runtime does not have: put your own module next to the script, or install a pure-Python package from PyPI: sandmill python vendor NAME
-    error: score.py, line 8: imports some_package, which the light runtime does not have: put your own module next to the script, or install a pure-Python package from PyPI: sandmill python vendor NAME
+    error: score.py, line 3: imports helper, which the light runtime does not have: put your own module next to the script, or install the package from PyPI, if it is pure Python: sandmill python vendor helper (some packages have another name on PyPI)
+    error: score.py, line 8: imports some_package, which the light runtime does not have: put your own module next to the script, or install the package from PyPI, if it is pure Python: sandmill python vendor some_package (some packages have another name on PyPI)
     ");
 }
 
@@ -346,12 +373,12 @@ fn scripts_are_checked_before_they_are_run() {
     ");
     let ran = three_files("import pandas\n").command(&["check", "score.py"]);
     ran.exits_with(42);
-    assert_snapshot!(ran.redacted_stdout(), @"
+    assert_snapshot!(ran.redacted_stdout(), @r#"
     score.py
     `run` of score.py is missing; write `def run(mini_batch):`
-    score.py, line 1: imports pandas, which the light runtime does not have: use the science runtime, which has this package; write python: {runtime: science}, or add --set python.runtime=science
+    score.py, line 1: imports pandas, which the light runtime does not have: use the science runtime, which has this package; add --runtime science, or in Python runtime="science" to sandmill.udf
     It cannot be run.
-    ");
+    "#);
     let ran = ran.into_job().command(&["check", "score.py", "--json"]);
     ran.exits_with(42);
     let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -396,7 +423,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
     assert!(!ran.has("ran"), "the code of a dependency was run");
     let ran =
         ran.into_job().command(&["python", "vendor", "tiny", "pandas==1.5", "--from", "wheels"]);
-    ran.exits_with(0).says("left out, as the science runtime has them: pandas==1.5");
+    ran.exits_with(0).says("left out, because the science runtime has them: pandas==1.5");
     assert_eq!(ran.text("python_packages/sandmill.json"), "{\"needs\":[\"six\"]}\n");
     // The light runtime does not have `six`, which the package `tiny` needs.
     let ran = ran.into_job().run(&["--set", "python.runtime=light"]);

@@ -73,7 +73,7 @@ pub enum InstallError {
     },
     /// A line of a requirements file is not a package.
     #[error(
-        "{line:?} is an option, a path or an address; name only packages, one per line, such as rich or rich==13.7"
+        "{line:?} is an option, a path or an address; name only packages, one per line, such as rich or rich==13.7; of a conda environment, name the packages below pip"
     )]
     NotPackage {
         /// The line.

@@ -40,8 +40,8 @@ pub struct Vendor<'a> {
 /// The packages that are now next to the script.
 #[derive(Debug)]
 pub struct Vendored {
-    /// The folder.
-    pub folder: PathBuf,
+    /// The folder. `None` if there is nothing to install.
+    pub folder: Option<PathBuf>,
     /// The packages in it, with their versions.
     pub packages: Vec<String>,
     /// Packages that the user requested, but that the science runtime already has.
@@ -63,6 +63,9 @@ impl Vendor<'_> {
             return Err(InstallError::NotOurs { folder: target });
         }
         let (requested, left_out) = self.requested()?;
+        if requested.is_empty() && !target.exists() {
+            return Ok(Vendored { folder: None, packages: vec![], left_out, needs: vec![] });
+        }
         let scratch = folder.join(format!(".{PACKAGES}-{}", std::process::id()));
         let scratch = ScratchFolder::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
         let packages_folder = scratch.path().join("packages");
@@ -78,7 +81,7 @@ impl Vendor<'_> {
         std::fs::write(&manifest, text).map_err(InstallError::write(&manifest))?;
         remove_tree(&target).map_err(InstallError::write(&target))?;
         std::fs::rename(&packages_folder, &target).map_err(InstallError::write(&target))?;
-        Ok(Vendored { folder: target, packages, left_out, needs })
+        Ok(Vendored { folder: Some(target), packages, left_out, needs })
     }
 
     /// Splits the packages that the user requested: packages for pip, and packages that the science runtime

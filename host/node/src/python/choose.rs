@@ -1,14 +1,14 @@
 //! Chooses the runtime of a script.
 
-use super::PythonError;
 use super::judge::{
     guess_needs_science, imports_in_science, judge, science_has_more, uses_science,
 };
 use super::script_scan::{ScriptInspector, ScriptScan};
 use super::versions::differences;
+use super::{PythonError, RuntimeSetting};
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
 use crate::model::{Limits, OsSandbox, PythonRuntime, ScriptLanguage};
-use crate::runtimes::{InstallCommand, Installed, Runtime, find};
+use crate::runtimes::{InstallCommand, Installed, NoRuntime, Runtime, find};
 use crate::spec::Requirement;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +26,8 @@ pub struct Chooser<'a> {
     pub limits: &'a Limits,
     /// Which layers of the process wall are required.
     pub os_sandbox: OsSandbox,
+    /// Where the user chooses a runtime, for messages.
+    pub setting: RuntimeSetting,
 }
 
 /// The script for which a runtime is chosen.
@@ -83,7 +85,10 @@ impl Chooser<'_> {
             }
             PythonRuntime::Auto if script.gets_tables => {
                 let found = self.find(Runtime::Science);
-                let found = found.map_err(|_| PythonError::Table(self.install_command()))?;
+                let found = found.map_err(|_| PythonError::Table {
+                    install: self.install_command(),
+                    advice: self.setting.advice(Runtime::Light),
+                })?;
                 self.scan_and_judge(script, found, say)
             }
             PythonRuntime::Auto => self.choose_by_imports(script, say),
@@ -103,10 +108,14 @@ impl Chooser<'_> {
             && let Ok((chosen, scan)) = self.scan(script, science.clone(), say)
             && uses_science(&scan)
         {
-            return with_notices(chosen, &scan, script);
+            return self.with_notices(chosen, &scan, script);
         }
         let light = match self.find(Runtime::Light) {
             Ok(light) => light,
+            // With neither runtime installed, name the one that the script probably needs.
+            Err(_) if science.is_err() && guess_needs_science(script.path) => {
+                return Err(PythonError::NoRuntime(NoRuntime(self.install_command())));
+            }
             Err(error) => return self.scan_and_judge(script, science.map_err(|_| error)?, say),
         };
         let (chosen, scan) = self.scan(script, light, say)?;
@@ -114,9 +123,9 @@ impl Chooser<'_> {
             Ok(science) if scan.lacks_package() || science_has_more(&scan) => {
                 self.scan_and_judge(script, science, say)
             }
-            Ok(_) => with_notices(chosen, &scan, script),
+            Ok(_) => self.with_notices(chosen, &scan, script),
             Err(_) => match imports_in_science(&scan).as_slice() {
-                [] => with_notices(chosen, &scan, script),
+                [] => self.with_notices(chosen, &scan, script),
                 lines => Err(PythonError::NeedsScience {
                     imports: lines.join("\n"),
                     command: self.install_command(),
@@ -133,7 +142,7 @@ impl Chooser<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
         let (chosen, scan) = self.scan(script, found, say)?;
-        with_notices(chosen, &scan, script)
+        self.with_notices(chosen, &scan, script)
     }
 
     fn find(&self, runtime: Runtime) -> Result<(Runtime, Installed), PythonError> {
@@ -180,17 +189,18 @@ impl Chooser<'_> {
         let notices = Vec::new();
         Ok((Chosen { runtime, component, compiled, library, notices }, scan))
     }
-}
 
-/// Adds the notices about the script. Fails if the runtime cannot run it.
-fn with_notices(
-    chosen: Chosen,
-    scan: &ScriptScan,
-    script: ScriptToRun<'_>,
-) -> Result<Chosen, PythonError> {
-    let mut notices = judge(scan, script.path, chosen.runtime)?;
-    if let Some((file, requirements)) = script.requirements {
-        notices.extend(differences(file, requirements, chosen.runtime));
+    /// Adds the notices about the script. Fails if the runtime cannot run it.
+    fn with_notices(
+        &self,
+        chosen: Chosen,
+        scan: &ScriptScan,
+        script: ScriptToRun<'_>,
+    ) -> Result<Chosen, PythonError> {
+        let mut notices = judge(scan, script.path, chosen.runtime, self.setting)?;
+        if let Some((file, requirements)) = script.requirements {
+            notices.extend(differences(file, requirements, chosen.runtime));
+        }
+        Ok(Chosen { notices, ..chosen })
     }
-    Ok(Chosen { notices, ..chosen })
 }

@@ -1,7 +1,7 @@
 //! Turns the scan of a script into an error or into notices for the user.
 
-use super::PythonError;
 use super::script_scan::{MissingModule, Pandas3Line, PandasChange, ScriptScan};
+use super::{PythonError, RuntimeSetting};
 use crate::model::printable;
 use crate::opening;
 use crate::runtimes::{Runtime, science_version};
@@ -22,6 +22,37 @@ const MODEL_PACKAGES: [&str; 9] = [
     "xgboost",
 ];
 
+/// Packages with native code that the science runtime does not have, by the names of their modules.
+const NATIVE_PACKAGES: [&str; 12] = [
+    "cv2",
+    "fastparquet",
+    "h5py",
+    "mxnet",
+    "numba",
+    "polars",
+    "psutil",
+    "psycopg2",
+    "pyarrow",
+    "pyodbc",
+    "ray",
+    "torchvision",
+];
+
+/// Modules of older versions of Python, and the version that removed them.
+const REMOVED_MODULES: [(&str, &str); 11] = [
+    ("asynchat", "3.12"),
+    ("asyncore", "3.12"),
+    ("cgi", "3.13"),
+    ("crypt", "3.13"),
+    ("distutils", "3.12"),
+    ("imghdr", "3.13"),
+    ("imp", "3.12"),
+    ("pipes", "3.13"),
+    ("smtpd", "3.12"),
+    ("sndhdr", "3.13"),
+    ("telnetlib", "3.13"),
+];
+
 /// The number of bytes of a script in which [`guess_needs_science`] looks for imports.
 const GUESS_BYTES: u64 = 64 << 10;
 
@@ -31,6 +62,7 @@ pub(super) fn judge(
     scan: &ScriptScan,
     script: &Path,
     runtime: Runtime,
+    setting: RuntimeSetting,
 ) -> Result<Vec<String>, PythonError> {
     let name = script.file_name().unwrap_or_default().to_string_lossy();
     let mut wrong = String::new();
@@ -40,7 +72,7 @@ pub(super) fn judge(
         let _ = writeln!(wrong, "`run` of {name} {run_problem}");
     }
     for missing in scan.missing.iter().filter(|missing| !missing.guarded) {
-        let _ = writeln!(wrong, "{}", missing_import_message(missing, runtime));
+        let _ = writeln!(wrong, "{}", missing_import_message(missing, script, runtime, setting));
     }
     if !wrong.is_empty() {
         return Err(PythonError::Refused(printable(wrong.trim_end()).into_owned()));
@@ -120,9 +152,16 @@ pub(super) fn imports_in_science(scan: &ScriptScan) -> Vec<String> {
 }
 
 /// The error for an import that the runtime does not have, with advice.
-fn missing_import_message(missing: &MissingModule, runtime: Runtime) -> String {
+fn missing_import_message(
+    missing: &MissingModule,
+    script: &Path,
+    runtime: Runtime,
+    setting: RuntimeSetting,
+) -> String {
     let MissingModule { package, file, line, standard, .. } = missing;
     let in_science = runtime == Runtime::Light && science_version(package).is_some();
+    let is_folder = || script.parent().is_some_and(|folder| folder.join(package).is_dir());
+    let other_runtime;
     let advice = if runtime == Runtime::JavaScript && *standard {
         "modules of Node are not available; use the functions of \"sandmill\", or do without the module"
     } else if runtime == Runtime::JavaScript && package.starts_with('.') {
@@ -130,19 +169,32 @@ fn missing_import_message(missing: &MissingModule, runtime: Runtime) -> String {
     } else if runtime == Runtime::JavaScript {
         "bundle the script and its packages into one file, e.g. with esbuild --bundle --format=esm --external:sandmill"
     } else if in_science {
-        "use the science runtime, which has this package; write python: {runtime: science}, or add --set python.runtime=science"
+        other_runtime = format!(
+            "use the science runtime, which has this package; {}",
+            setting.advice(Runtime::Science)
+        );
+        &*other_runtime
     } else if MODEL_PACKAGES.contains(&package.as_str()) {
         "export the model to ONNX, name it under `models:`, and call it with sandmill.models (docs/entry-scripts.md)"
     } else if package.contains('.') && !package.starts_with("azureml") {
         "the runtime's version of the package does not have this module"
     } else if *standard {
         "this module needs what a sandbox does not have, such as sockets, processes and threads; do without the module"
+    } else if let Some((_, version)) = REMOVED_MODULES.iter().find(|(name, _)| name == package) {
+        return format!(
+            "{file}, line {line}: imports {package}, which Python {version} removed from its standard library: do without the module"
+        );
+    } else if NATIVE_PACKAGES.contains(&package.as_str()) {
+        "this package has native code, which the sandbox cannot load; do without the package"
+    } else if is_folder() {
+        "the folder beside the script is not a package, so the script does not see it: add a file __init__.py to the folder, or set source_directory"
     } else if package.starts_with("azureml") {
         "only these parts of Azure's SDK are available: azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path; parts that need Azure itself are not"
     } else {
         return format!(
             "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: put your \
-             own module next to the script, or install a pure-Python package from PyPI: sandmill python vendor NAME"
+             own module next to the script, or install the package from PyPI, if it is pure Python: sandmill python vendor {package} \
+             (some packages have another name on PyPI)"
         );
     };
     format!(

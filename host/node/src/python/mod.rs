@@ -17,7 +17,7 @@ mod versions;
 use super::trial::TrialError;
 use crate::compile::{CompileError, Instrumentation};
 use crate::model::LoggingLevel;
-use crate::runtimes::{InstallCommand, NoRuntime};
+use crate::runtimes::{InstallCommand, NoRuntime, Runtime};
 use std::io;
 use std::path::PathBuf;
 
@@ -28,6 +28,29 @@ pub use interpreter::prepare;
 
 /// The variable that passes settings to the runtime. The runtime removes it from the script's environment.
 pub(super) const SETTINGS_VARIABLE: &str = "SANDMILL_PYTHON";
+
+/// Where the user chooses the runtime of a Python script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RuntimeSetting {
+    /// In the job file, or by `--set`.
+    JobFile,
+    /// By the option `--runtime` of `sandmill check` or `map`, or by the argument `runtime` of `sandmill.udf`.
+    Option,
+}
+
+impl RuntimeSetting {
+    /// An instruction to choose a runtime.
+    fn advice(self, runtime: Runtime) -> String {
+        match self {
+            Self::JobFile => format!(
+                "write python: {{runtime: {runtime}}}, or add --set python.runtime={runtime}"
+            ),
+            Self::Option => format!(
+                "add --runtime {runtime}, or in Python runtime=\"{runtime}\" to sandmill.udf"
+            ),
+        }
+    }
+}
 
 /// Why a Python or JavaScript script cannot be run.
 #[derive(Debug, thiserror::Error)]
@@ -48,10 +71,15 @@ pub enum PythonError {
     /// `run` gets tables, and the science runtime is not installed.
     #[error(
         "the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep; pandas needs the \
-         science runtime, which is not installed on this machine; install it once: {0}\n\
-         If run takes a sandmill.Table instead, write python: {{runtime: light}}, or add --set python.runtime=light"
+         science runtime, which is not installed on this machine; install it once: {install}\n\
+         If run takes a sandmill.Table instead, {advice}"
     )]
-    Table(InstallCommand),
+    Table {
+        /// The command that installs the science runtime.
+        install: InstallCommand,
+        /// How to choose the light runtime, as an instruction.
+        advice: String,
+    },
     /// The script imports packages of the science runtime, which is not installed.
     #[error(
         "{imports}\nThe science runtime has these packages, but is not installed on this machine; install it once: {command}"
@@ -102,7 +130,6 @@ pub fn variable(level: LoggingLevel, profile: bool) -> (String, String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtimes::Runtime;
 
     #[test]
     fn missing_compiled_code_is_reported_with_the_install_command() {

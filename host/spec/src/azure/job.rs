@@ -95,7 +95,7 @@ fn take_append_row_to(
 }
 
 /// If a file has both `mini_batch_size` and `partition_keys`, Azure uses the keys
-/// (docs/parallel-run-step.md 1.12).
+/// (docs/parallel-run-step.md, Where the sources disagree).
 fn drop_size_beside_keys(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
     if entry_of(entries, "partition_keys").is_some()
         && let Some(size) = take(entries, "mini_batch_size")

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(models.find("link.onnx", None), "link.onnx, alone");
         assert_snapshot!(models.find("none", None), @"/d/none/out.onnx is a link out of its folder, to /d/many/c.onnx; name that file, or put a copy here");
         fs::remove_file(models.0.path().join("none/out.onnx")).unwrap();
-        assert_snapshot!(models.find("none", None), @"/d/none holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, or a folder with one");
+        assert_snapshot!(models.find("none", None), @"/d/none holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, or a folder with one; for models of other kinds, such as pickles, name the file, or name the folder under side_inputs");
         assert_snapshot!(models.find("many", None), @"/d/many holds 2 ONNX files, such as b.onnx and c.onnx; name one of them, or rename one to model.onnx");
         assert_snapshot!(models.find("nowhere", None), @"there is no /d/nowhere; name an ONNX file, or a folder with one");
         symlink("/dev/null", models.0.path().join("null.onnx")).unwrap();

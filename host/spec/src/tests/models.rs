@@ -94,7 +94,7 @@ arguments: [--m, '${{{{models.other}}}}']
     job.yaml:4: models.../etc: found the name "../etc"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     job.yaml:5: models..hidden: found the name ".hidden"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     job.yaml:6: models.nowhere.path: there is no [dir]/nowhere.onnx; name an ONNX file, or a folder with one
-    job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, or a folder with one
+    job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, or a folder with one; for models of other kinds, such as pickles, name the file, or name the folder under side_inputs
     job.yaml:8: models.no_path: has no path; set path to an ONNX file or a folder with one, or model to a registered name
     job.yaml:9: models.remote.path: found "azureml:digits:1", which is not on this machine; fetch it first, and name it here by --set models.remote.path=...; or register it here as digits@1 (sandmill model register)
     job.yaml:10: models.versioned.version: [dir]/digits.onnx is not a folder with a subfolder for each version; remove the key version

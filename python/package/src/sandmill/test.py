@@ -111,6 +111,11 @@ def _rows(result: Any) -> List[str]:
     for number, row in enumerate(rows):
         if isinstance(row, _results.Failed):
             print(f"item {number} failed: {row.reason}", file=sys.stderr)
+        elif any(end in row.rstrip("\r\n") for end in "\r\n"):
+            raise _results.BadResult(
+                f"row {number} (counted from 0) of the results holds a line break, but a row is one line of the output: "
+                "replace the line break, or return a table, whose fields may hold one"
+            )
     return [row for row in rows if not isinstance(row, _results.Failed)]
 
 

@@ -1,0 +1,18 @@
+"""The folders of a script."""
+
+import os
+
+# The sandbox's path of the job's source folder. Without a source folder, the script and its modules are copied to it.
+_SOURCE = "/source"
+
+
+def source_folder(script):
+    """The folder that is the current folder of the script at this path: the job's source folder. In a test without
+    a job, the script's own folder."""
+    return _SOURCE if script.startswith(_SOURCE + "/") else os.path.dirname(script)
+
+
+def import_folders(script):
+    """The folders from which the script at this path imports its own modules: its own folder, then the source
+    folder."""
+    return list(dict.fromkeys([os.path.dirname(script), source_folder(script)]))
