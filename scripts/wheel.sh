@@ -45,5 +45,17 @@ program=$(find "$out/unpacked" -path '*.data/scripts/sandmill')
 program_glibc=$(objdump -T "$program" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
 newest=$(printf '%s\n' "GLIBC_$min_glibc" "$program_glibc" | sort -V | tail -n 1)
 [ "$newest" = "GLIBC_$min_glibc" ] || fail "the program needs $program_glibc, but it must run with glibc $min_glibc"
+
+# The program must load libraries of the machine on which it runs.
+if [ -e target/venv/bin/python ]; then
+    chmod +x "$program"
+    found=$(VIRTUAL_ENV=$PWD/target/venv "$program" doctor || true)
+    case $found in
+    *"ok        onnxruntime "*) ;;
+    *) fail "the program does not load ONNX Runtime of target/venv: $found" ;;
+    esac
+else
+    say "whether the program loads ONNX Runtime was not tried: make python-env installs it"
+fi
 (cd "$out" && sha256sum ./*.whl >SHA256SUMS)
 say "$wheel: glibc ${program_glibc#GLIBC_} and later; $(stat -c %s "$wheel") bytes"
