@@ -16,7 +16,7 @@ use super::check_script::check_script;
 use super::checked::{CapturedOutput, CheckedScript};
 use super::script::ExistingScript;
 use crate::compile::{Cache, Compiled};
-use crate::model::{ByteSize, LoggingLevel, PythonRuntime};
+use crate::model::{ByteSize, LoggingLevel};
 use crate::node::python::Chosen;
 use crate::node::trial::{
     StepData, TrialChild as Process, TrialError, TrialRequest, TrialSetup, TrialStep,
@@ -94,7 +94,7 @@ fn subject(
 ) -> anyhow::Result<Subject> {
     let limits = check.policy.default_limits();
     if is_script {
-        let runtime = (PythonRuntime::Auto, false);
+        let runtime = (check.trial.runtime, false);
         return Ok(Subject::Script(
             ExistingScript::at(check.path)?.choose(check, &limits, runtime, say)?,
         ));
