@@ -52,7 +52,8 @@ def main():
             continue
         starts, parts, length = [], [], 0
         for line in lines:
-            spaced = MARKER.sub("", line).rstrip().replace("_", " ")
+            # A string of Rust goes on after a `\\`.
+            spaced = MARKER.sub("", line).rstrip().removesuffix("\\").rstrip().replace("_", " ")
             spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", spaced) + " "
             starts.append(length)
             parts.append(spaced)

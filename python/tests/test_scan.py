@@ -90,12 +90,18 @@ with contextlib.suppress(ImportError):
     import ujson
 with open("x"):
     import requests
+try:
+    import lxml
+except* builtins.ImportError:
+    pass
+for _ in range(2):
+    import tqdm
 if __name__ == "__main__":
     import pytest
 """
         self.assertEqual(
             {package: guarded for package, _, _, guarded in missing(script)},
-            {"numpy": True, "array_like": True, "torch": True, "scipy": False, "pandas": True, "cv2": True, "pyarrow": True, "ujson": True, "requests": False},
+            {"numpy": True, "array_like": True, "torch": True, "scipy": False, "pandas": True, "cv2": True, "pyarrow": True, "ujson": True, "requests": False, "lxml": True, "tqdm": True},
         )
 
     def test_imports_of_modules_beside_the_script(self):
@@ -116,7 +122,7 @@ if __name__ == "__main__":
     def test_a_script_in_a_folder_of_the_source_folder(self):
         with tempfile.TemporaryDirectory() as folder:
             for name, text in {
-                "scripts/score.py": "import beside, ns.mod, torch\n",
+                "scripts/score.py": "import beside, torch\nfrom ns import mod\nimport ns\n",
                 "scripts/beside.py": "import numpy\n",
                 "ns/mod.py": "from . import other\n",
                 "ns/other.py": "import scipy\n",
@@ -128,6 +134,14 @@ if __name__ == "__main__":
         self.assertEqual(
             [(each["package"], each["file"]) for each in found["missing"]],
             [("scipy", "ns/other.py"), ("numpy", "scripts/beside.py"), ("torch", "scripts/score.py")],
+        )
+
+    def test_a_module_counts_as_the_import_of_it(self):
+        script = "try:\n    import fast\nexcept ImportError:\n    import slow\nimport needed\ndef f():\n    import both\nimport both\n"
+        modules = {name: f"import {package}\n" for name, package in [("fast", "numba"), ("slow", "cffi"), ("needed", "torch"), ("both", "jax")]}
+        self.assertEqual(
+            {package: guarded for package, _, _, guarded in missing(script, **modules)},
+            {"numba": True, "cffi": True, "torch": False, "jax": False},
         )
 
     def test_circles_of_modules_end(self):
@@ -191,7 +205,8 @@ class Problems(unittest.TestCase):
         for script in [
             "def run(x): pass", "run = lambda x: x", "from helper import run", "from helper import *",
             "run: object = print", "init, run = print, print", "def init():\n    global run\n    run = print",
-            "def run(*batches): pass", "def run(x, context, more=1, *, named=2): pass", "@decorated\ndef run(): pass",
+            "def run(): pass\nrun = wrapped(run)", "def run(): pass\ndef run(x): pass", "globals()['run'] = print",
+            "try:\n    def run(x): pass\nexcept* OSError: pass", "def run(*batches): pass", "def run(x, context, more=1, *, named=2): pass", "@decorated\ndef run(): pass",
             "import helper as run", "if True:\n    def run(x): pass", "try:\n    run = 1\nexcept: pass",
         ]:  # fmt: skip
             self.assertIsNone(scanned(script)["run"], script)

@@ -57,7 +57,9 @@ impl Returned {
 
 impl ResultSink for Returned {
     fn row(&mut self, row: &str) {
-        if row.trim_end_matches(['\r', '\n']).contains(['\r', '\n']) {
+        let line = row.strip_suffix('\n').unwrap_or(row);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        if line.contains(['\r', '\n']) {
             self.broken_row.get_or_insert(self.rows);
         }
         self.add_line(row);

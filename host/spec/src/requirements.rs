@@ -24,13 +24,15 @@ pub enum AcceptedVersions {
     Before,
     /// This version and versions before it, as in `<=1.5`.
     UpTo,
+    /// This version and later ones that differ from it in the last number, as in `~=1.5`.
+    Compatible,
 }
 
 /// Reads the packages that a file pins to one version, or to versions before one, and skips other lines. `is_yaml`: whether the file is
 /// a conda environment. `None` if the file should be a conda environment but is not valid YAML.
 pub(super) fn parse_requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
     if !is_yaml {
-        return Some(text.lines().filter_map(parse_line).collect());
+        return Some(text.lines().flat_map(parse_line).collect());
     }
     let root = tree::parse(text, &ErrorReport::default())?;
     let mut found = Vec::new();
@@ -55,27 +57,31 @@ fn add_conda_packages(root: &YamlNode, found: &mut Vec<Requirement>) {
 
 /// Reads a line such as `pandas==1.5.3` or `pandas[excel] ~= 1.5 ; python_version > "3.8"`, or
 /// `conda-forge::pandas=1.5.3=py38_0` from conda.
-fn parse_line(line: &str) -> Option<Requirement> {
+fn parse_line(line: &str) -> Vec<Requirement> {
     let line = line.split('#').next().unwrap_or_default();
     let line = line.split(';').next().unwrap_or_default().trim();
     let line = line.rsplit_once("::").map_or(line, |(_, package)| package);
     let (package, rest) = package_name(line);
     let mut rest = rest.trim_start();
     if let Some(extras) = rest.strip_prefix('[') {
-        rest = extras.split_once(']')?.1.trim_start();
+        rest = extras.split_once(']').map_or("", |(_, rest)| rest.trim_start());
     }
-    let mut bounds: Vec<_> = rest.split(',').filter_map(parse_bound).collect();
-    // The exact version says most.
-    bounds.sort_by_key(|(accepts, _)| *accepts != AcceptedVersions::This);
-    let (accepts, version) = bounds.into_iter().next().filter(|_| !package.is_empty())?;
-    Some(Requirement { package, version, accepts })
+    // Conda's `|` separates alternatives.
+    if package.is_empty() || rest.contains('|') {
+        return Vec::new();
+    }
+    let bounds = rest.split(',').filter_map(parse_bound);
+    let requirement =
+        |(accepts, version)| Requirement { package: package.clone(), version, accepts };
+    bounds.map(requirement).collect()
 }
 
-/// Reads a version and its sign, such as `==1.5.3` or ` < 2`. `None` for signs that only exclude older versions.
+/// Reads a version and its sign, such as `==1.5.3` or ` < 2`. `None` if the text gives neither an exact
+/// version nor an upper bound.
 fn parse_bound(text: &str) -> Option<(AcceptedVersions, String)> {
-    use AcceptedVersions::{Before, This, UpTo};
+    use AcceptedVersions::{Before, Compatible, This, UpTo};
     let signs =
-        [("===", This), ("==", This), ("~=", This), ("=", This), ("<=", UpTo), ("<", Before)];
+        [("===", This), ("==", This), ("~=", Compatible), ("=", This), ("<=", UpTo), ("<", Before)];
     let text = text.trim_start();
     let find = |(sign, accepts)| Some((accepts, text.strip_prefix(sign)?.trim_start()));
     let (accepts, version) = signs.into_iter().find_map(find)?;
@@ -94,6 +100,7 @@ mod tests {
             AcceptedVersions::This => "",
             AcceptedVersions::Before => "<",
             AcceptedVersions::UpTo => "<=",
+            AcceptedVersions::Compatible => "~=",
         };
         found
             .iter()
@@ -112,11 +119,12 @@ mod tests {
             [
                 "pandas 1.5.3",
                 "scikit-learn 1.0",
-                "numpy 1.21.0",
+                "numpy ~=1.21.0",
                 "azureml-core 1.50.0",
                 "scipy 1.",
                 "lxml <5",
                 "openpyxl <=3.0.9",
+                "tqdm <5",
                 "tqdm 4.2"
             ]
         );
@@ -126,7 +134,7 @@ mod tests {
     #[test]
     fn versions_of_a_conda_environment() {
         let text = "name: x\nchannels: [conda-forge]\ndependencies:\n- python=3.8.5\n- conda-forge::pandas=1.2.4=py38_0\n- pip\n\
-            - scipy>=1\n- numpy >=1.18,<2.0\n- pip:\n  - scikit-learn==0.24.2\n  - azureml-defaults\n";
+            - scipy>=1\n- lxml=4|5\n- numpy >=1.18,<2.0\n- pip:\n  - scikit-learn==0.24.2\n  - azureml-defaults\n";
         assert_eq!(
             read(text, true),
             ["python 3.8.5", "pandas 1.2.4", "numpy <2.0", "scikit-learn 0.24.2"]

@@ -48,7 +48,7 @@ mod tools;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};
-use crate::model::OsSandbox;
+use crate::model::{OsSandbox, PythonRuntime, ScriptLanguage};
 use crate::spec::SpecErrors;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use error::ArgumentError;
@@ -307,6 +307,12 @@ fn check_and_print(
     }
     let tools = tools.load()?;
     let check = check::CheckArguments::of(path, trial, &tools, backends)?;
+    let is_python = check.is_script() && ScriptLanguage::of(path) == Some(ScriptLanguage::Python);
+    if trial.runtime != PythonRuntime::Auto && !is_python {
+        return Err(Problem::usage(anyhow::anyhow!(
+            "--runtime is only for Python scripts (.py); leave it out"
+        )));
+    }
     if trial.kit {
         let report = kit::kit(&check, &mut say).map_err(Problem::usage)?;
         print_found(&report, as_json, &report.text())?;

@@ -1,15 +1,17 @@
 """The folders of a script."""
 
 import os
+import sys
 
 # The sandbox's path of the job's source folder. Without a source folder, the script and its modules are copied to it.
-_SOURCE = "/source"
+# None outside of the sandbox.
+_SOURCE = "/source" if sys.platform == "wasi" else None
 
 
 def source_folder(script):
     """The folder that is the current folder of the script at this path: the job's source folder. In a test without
     a job, the script's own folder."""
-    return _SOURCE if script.startswith(_SOURCE + "/") else os.path.dirname(script)
+    return _SOURCE if _SOURCE and script.startswith(_SOURCE + "/") else os.path.dirname(script)
 
 
 def import_folders(script):

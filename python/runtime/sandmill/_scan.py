@@ -6,6 +6,7 @@ import os
 import sys
 
 from ._folders import import_folders, source_folder
+from ._parameters import problem_with_parameters
 
 # The runtime has only a part of these packages, so each name that is imported from them is checked.
 _PARTIAL_PACKAGES = {"azureml", "azureml_user", "sandmill"}
@@ -29,9 +30,13 @@ def scan(path, is_available):
     """
     root, folders = source_folder(path), import_folders(path)
     found = {"error": None, "packages": [], "missing": [], "run": None, "changed": []}
-    seen, waiting, reported, packages = set(), [path], set(), set()
-    while waiting:
-        file = waiting.pop()
+    seen, reported, packages = set(), set(), set()
+    # Files to scan, and then files that the script may work without. So a file that it imports in both ways counts
+    # as needed.
+    needed, optional = [path], []
+    while needed or optional:
+        is_optional = not needed
+        file = (needed or optional).pop()
         if file in seen:
             continue
         seen.add(file)
@@ -44,12 +49,17 @@ def scan(path, is_available):
         if file == path:
             found["run"] = _problem_with_run(tree)
         found["changed"] += [{"file": relative_path, "line": line, "what": what} for line, what in _pandas_3_changes(tree)]
-        for module, name, line, guarded in _imports(tree, _package(file, folders)):
+        for module, name, line, guarded, may_be_file in _imports(tree, _package(file, folders)):
+            guarded = guarded or is_optional
             own_files = next(filter(None, (_own_files(module, folder) for folder in folders)), [])
             if own_files:
-                waiting += own_files
+                (optional if guarded else needed).extend(own_files)
                 continue
             package = module.partition(".")[0]
+            is_folder = any(os.path.isdir(os.path.join(folder, *module.split("."))) for folder in folders)
+            if is_folder and not is_available(package, None):
+                # A package without `__init__.py`.
+                continue
             vendored = [os.path.join(folder, _VENDORED_FOLDER, package) for folder in folders]
             if package not in _PARTIAL_PACKAGES and any(os.path.isdir(path) or os.path.isfile(path + ".py") for path in vendored):
                 continue
@@ -59,7 +69,7 @@ def scan(path, is_available):
                 package, name = module, None
             else:
                 name = None
-            if guarded is None:
+            if may_be_file:
                 continue
             is_standard = package in sys.stdlib_module_names
             if is_available(module, name):
@@ -102,52 +112,50 @@ def _parse_error(error, relative_path):
 
 def _problem_with_run(tree):
     """What is wrong with the script's `run`. `None` if the syntax shows no problem: then the worker checks it."""
-    if any(isinstance(node, ast.Global) and "run" in node.names for node in ast.walk(tree)):
+    if any(map(_may_bind_names, ast.walk(tree))):
         return None
+    problems = []
     for node in tree.body:
         names = []
         match node:
             case ast.AsyncFunctionDef(name="run"):
-                return "is async; write `def run(mini_batch):` without async"
+                problems.append("is async; write `def run(mini_batch):` without async")
             case ast.ClassDef(name="run"):
-                return "is a class; write `def run(mini_batch):`"
+                problems.append("is a class; write `def run(mini_batch):`")
             case ast.FunctionDef(name="run", args=arguments, decorator_list=[]):
-                return problem_with_parameters(*_counts(arguments))
+                problems.append(problem_with_parameters(*_counts(arguments)))
             case ast.FunctionDef(name=name):
                 names = [name]
             case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Expr():
                 names = [name.id for name in ast.walk(node) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)]
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 names = [alias.asname or alias.name for alias in imported]
-            case ast.If() | ast.Try() | ast.With() | ast.Match() | ast.For() | ast.While():
-                # `run` may be defined inside; the worker will check it.
+            case ast.If() | ast.Try() | ast.TryStar() | ast.With() | ast.Match() | ast.For() | ast.While():
+                # `run` may be defined inside.
                 return None
         if "run" in names or "*" in names:
             return None
-    return "is missing; write `def run(mini_batch):`"
+    if not problems:
+        return "is missing; write `def run(mini_batch):`"
+    # Of several definitions, one may use another.
+    return problems[0] if len(problems) == 1 else None
+
+
+def _may_bind_names(node):
+    """Whether a node may define `run` in a way that the syntax does not show."""
+    match node:
+        case ast.Global(names=names):
+            return "run" in names
+        case ast.Name(id="globals" | "vars" | "exec" | "setattr") | ast.FunctionDef(name="__getattr__"):
+            return True
+    return False
 
 
 def _counts(arguments):
-    """The arguments of [`problem_with_parameters`] for a function's syntax."""
+    """The arguments of `problem_with_parameters` for a function's syntax."""
     positional = [*arguments.posonlyargs, *arguments.args]
     needs_names = any(default is None for default in arguments.kw_defaults)
     return len(positional) - len(arguments.defaults), None if arguments.vararg else len(positional), needs_names
-
-
-def problem_with_parameters(required, allowed, needs_names):
-    """What is wrong with the parameters of `run`, as the end of a sentence. `None` if nothing is.
-
-    `required`: the number of positional arguments that `run` needs. `allowed`: the number that it accepts, or
-    None if it accepts any number. `needs_names`: whether it needs arguments by name.
-    """
-    advice = "write `def run(mini_batch):` or `def run(mini_batch, context):`"
-    if needs_names:
-        return f"needs an argument that is passed by name; {advice}"
-    if allowed == 0:
-        return f"takes no argument, but receives the mini-batch; {advice}"
-    if required > 2:
-        return f"needs {required} arguments, but receives at most the mini-batch and the context; {advice}"
-    return None
 
 
 def _missing_dependencies(folder, is_available):
@@ -217,41 +225,36 @@ def _package(file, folders):
 
 
 def _imports(tree, package):
-    """Each import: the module, the name that is imported from it, the line, and `guarded`: whether the script
-    may work without the import. `guarded` is `None` if the import matters only if its file is in the script's
-    folder."""
+    """Each import: the module, the name that is imported from it, the line, `guarded`: whether the script may work
+    without the import, and `may_be_file`: whether the import matters only if its file is in the script's folder."""
     waiting = [(tree, False)]
     while waiting:
         node, guarded = waiting.pop()
         match node:
             case ast.Import(names=names):
                 for alias in names:
-                    yield alias.name, None, node.lineno, guarded
+                    yield alias.name, None, node.lineno, guarded, False
             case ast.ImportFrom(module=module, level=0):
                 for alias in node.names:
-                    yield module, alias.name, node.lineno, guarded
+                    yield module, alias.name, node.lineno, guarded, False
                     # `from package import module` may name a file.
-                    yield f"{module}.{alias.name}", None, node.lineno, None
+                    yield f"{module}.{alias.name}", None, node.lineno, guarded, True
             case ast.ImportFrom(module=module, level=level):
                 base = [name for name in package if name]
                 base = base[: len(base) - (level - 1)]
                 full_name = ".".join([*base, *([module] if module else [])])
                 for name in [full_name] if module else [f"{full_name}.{alias.name}".lstrip(".") for alias in node.names]:
-                    yield name, None, node.lineno, None
-            case ast.Try(body=body, handlers=handlers) if any(map(_catches_import_errors, handlers)):
-                waiting += [(child, True) for child in body]
-                alternatives = [*handlers, *node.orelse, *node.finalbody]
-                # The script may also work without these imports.
-                waiting += [(child, True) for child in alternatives]
+                    yield name, None, node.lineno, guarded, True
+            case ast.Try(handlers=handlers) | ast.TryStar(handlers=handlers) if any(map(_catches_import_errors, handlers)):
+                # The script may also work without the imports of the handlers.
+                waiting += [(child, True) for child in ast.iter_child_nodes(node)]
             case ast.With(items=items, body=body) if any(map(_suppresses_import_errors, items)):
                 waiting += [(child, True) for child in body]
             case ast.If(test=test) if _is_type_checking(test) or _is_main(test):
                 # Never true where Sandmill runs the script.
                 waiting += [(child, guarded) for child in node.orelse]
-            case ast.If(body=body, orelse=orelse):
-                # Which branch runs is not known here.
-                waiting += [(child, True) for child in [*body, *orelse]]
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+            case ast.If() | ast.Match() | ast.For() | ast.While() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
+                # Which of these lines run is not known here.
                 waiting += [(child, True) for child in ast.iter_child_nodes(node)]
             case _:
                 waiting += [(child, guarded) for child in ast.iter_child_nodes(node)]
@@ -272,7 +275,8 @@ def _suppresses_import_errors(item):
 
 
 def _is_import_error(exception):
-    return isinstance(exception, ast.Name) and exception.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
+    name = exception.attr if isinstance(exception, ast.Attribute) else getattr(exception, "id", None)
+    return name in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException")
 
 
 def _is_main(test):

@@ -10,8 +10,8 @@ import sys
 import traceback
 
 from ._folders import import_folders, source_folder
+from ._parameters import problem_with_parameters
 from ._results import valid
-from ._scan import problem_with_parameters
 
 # Tracebacks do not show the stack frames of files in this folder.
 _RUNTIME_FOLDER = os.path.dirname(os.path.abspath(__file__))
@@ -66,6 +66,8 @@ class Script:
 
     def _load(self):
         name = os.path.splitext(os.path.basename(self.path))[0]
+        if name == "__main__":
+            name = "entry_script"
         spec = importlib.util.spec_from_file_location(name, self.path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
@@ -130,7 +132,7 @@ def _problem_with_parameters(run):
     """What is wrong with the parameters of `run`, as the end of a sentence. `None` if nothing is, or if they are not
     known."""
     try:
-        parameters = inspect.signature(run).parameters.values()
+        parameters = inspect.signature(run, follow_wrapped=False).parameters.values()
     except (TypeError, ValueError):
         return None
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
@@ -143,13 +145,15 @@ def _problem_with_parameters(run):
 def _takes_second_argument(run):
     """Whether `run` declares a second positional parameter, for the context."""
     try:
-        parameters = inspect.signature(run).parameters.values()
+        parameters = inspect.signature(run, follow_wrapped=False).parameters.values()
+        if hasattr(run, "__wrapped__") and any(each.kind is each.VAR_POSITIONAL for each in parameters):
+            # A wrapper that passes on its arguments takes what the wrapped function takes.
+            parameters = inspect.signature(run).parameters.values()
     except (TypeError, ValueError):
         return False
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
         return True
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    return sum(parameter.kind in positional for parameter in parameters) >= 2
+    return sum(each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD) for each in parameters) >= 2
 
 
 def described(error, folder):

@@ -2,9 +2,9 @@
 //! interpreter.
 //!
 //! The digest is in a file in the folder of installed runtimes, which only its owner can use. It counts for as
-//! long as the component keeps its stamp: the file's device, inode, length, and both of its times. Only the
-//! kernel sets the time of the last change of a file's state, so a program cannot keep the stamp and change
-//! the content.
+//! long as the component keeps its stamp: the file's device, inode, length, and both of its times. An
+//! installation renames the finished component to its name, so a new component has a new inode. The stamp does
+//! not show a change through a shared memory map that stays open; only the owner could make such a change.
 
 use crate::compile::hash_until;
 use crate::model::hex;
@@ -139,6 +139,8 @@ mod tests {
         }
 
         let times = component.metadata().unwrap();
+        // Some kernels change the times only every 4 ms.
+        std::thread::sleep(Duration::from_millis(20));
         std::fs::write(&component, "other").unwrap();
         let file = File::options().write(true).open(&component).unwrap();
         file.set_modified(times.modified().unwrap()).unwrap();

@@ -102,6 +102,7 @@ const PYTHON_SHARED: &[(&str, &str)] = embedded!("python/runtime":
     "sandmill/_entry.py",
     "sandmill/_flat.py",
     "sandmill/_folders.py",
+    "sandmill/_parameters.py",
     "sandmill/_profile.py",
     "sandmill/_results.py",
     "sandmill/_scan.py",

@@ -3,13 +3,12 @@
 use super::judge::{
     guess_needs_science, imports_in_science, judge, science_has_more, uses_science,
 };
-use super::script_scan::{ScriptInspector, ScriptScan};
+use super::script_scan::{ScriptInspector, ScriptScan, ScriptToRun};
 use super::versions::differences;
 use super::{PythonError, RuntimeSetting};
 use crate::compile::{Cache, Compiled, Compiler, Instrumentation};
 use crate::model::{Limits, OsSandbox, PythonRuntime, ScriptLanguage};
 use crate::runtimes::{InstallCommand, Installed, NoRuntime, Runtime, find};
-use crate::spec::Requirement;
 use std::path::{Path, PathBuf};
 
 /// Chooses a runtime, and scans the script with it.
@@ -28,22 +27,6 @@ pub struct Chooser<'a> {
     pub os_sandbox: OsSandbox,
     /// Where the user chooses a runtime, for messages.
     pub setting: RuntimeSetting,
-}
-
-/// The script for which a runtime is chosen.
-#[derive(Clone, Copy)]
-pub struct ScriptToRun<'a> {
-    /// The script's file.
-    pub path: &'a Path,
-    /// The script's path in the sandbox.
-    pub guest: &'a str,
-    /// The job's source folder. `None` if the job names none.
-    pub source: Option<&'a Path>,
-    /// Whether `run` gets tables.
-    pub gets_tables: bool,
-    /// The name of the requirements file, and the package versions that it asks for. `None` without such a
-    /// file.
-    pub requirements: Option<&'a (String, Vec<Requirement>)>,
 }
 
 /// The chosen runtime, which can run the script.
@@ -102,21 +85,32 @@ impl Chooser<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
         let science = self.find(Runtime::Science);
+        let probably_science = guess_needs_science(script.path);
+        let mut scanned = None;
         // A start of the light runtime, and the check of its code, are saved if the guess is right.
         if let Ok(science) = &science
-            && guess_needs_science(script.path)
-            && let Ok((chosen, scan)) = self.scan(script, science.clone(), say)
-            && uses_science(&scan)
+            && probably_science
         {
-            return self.with_notices(chosen, &scan, script);
+            match self.scan(script, science.clone(), say) {
+                Ok((chosen, scan)) if uses_science(&scan) => {
+                    return self.with_notices(chosen, &scan, script);
+                }
+                Ok(found) => scanned = Some(found),
+                Err(PythonError::NotCompiled(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
         let light = match self.find(Runtime::Light) {
             Ok(light) => light,
-            // With neither runtime installed, name the one that the script probably needs.
-            Err(_) if science.is_err() && guess_needs_science(script.path) => {
-                return Err(PythonError::NoRuntime(NoRuntime(self.install_command())));
+            Err(NoRuntime(light)) if science.is_err() && probably_science => {
+                return Err(PythonError::NoneInstalled { science: self.install_command(), light });
             }
-            Err(error) => return self.scan_and_judge(script, science.map_err(|_| error)?, say),
+            Err(error) => {
+                return match scanned {
+                    Some((chosen, scan)) => self.with_notices(chosen, &scan, script),
+                    None => self.scan_and_judge(script, science.map_err(|_| error)?, say),
+                };
+            }
         };
         let (chosen, scan) = self.scan(script, light, say)?;
         match science {
@@ -145,7 +139,7 @@ impl Chooser<'_> {
         self.with_notices(chosen, &scan, script)
     }
 
-    fn find(&self, runtime: Runtime) -> Result<(Runtime, Installed), PythonError> {
+    fn find(&self, runtime: Runtime) -> Result<(Runtime, Installed), NoRuntime> {
         Ok((runtime, find(runtime, self.program, self.cache_dir)?))
     }
 
@@ -197,7 +191,7 @@ impl Chooser<'_> {
         scan: &ScriptScan,
         script: ScriptToRun<'_>,
     ) -> Result<Chosen, PythonError> {
-        let mut notices = judge(scan, script.path, chosen.runtime, self.setting)?;
+        let mut notices = judge(scan, script, chosen.runtime, self.setting)?;
         if let Some((file, requirements)) = script.requirements {
             notices.extend(differences(file, requirements, chosen.runtime));
         }

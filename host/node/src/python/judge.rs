@@ -1,6 +1,6 @@
 //! Turns the scan of a script into an error or into notices for the user.
 
-use super::script_scan::{MissingModule, Pandas3Line, PandasChange, ScriptScan};
+use super::script_scan::{MissingModule, Pandas3Line, PandasChange, ScriptScan, ScriptToRun};
 use super::{PythonError, RuntimeSetting};
 use crate::model::printable;
 use crate::opening;
@@ -60,11 +60,11 @@ const GUESS_BYTES: u64 = 64 << 10;
 /// wrong, or it needs a package that the runtime does not have.
 pub(super) fn judge(
     scan: &ScriptScan,
-    script: &Path,
+    script: ScriptToRun<'_>,
     runtime: Runtime,
     setting: RuntimeSetting,
 ) -> Result<Vec<String>, PythonError> {
-    let name = script.file_name().unwrap_or_default().to_string_lossy();
+    let name = script.path.file_name().unwrap_or_default().to_string_lossy();
     let mut wrong = String::new();
     if let Some(error) = &scan.error {
         let _ = writeln!(wrong, "{error}");
@@ -154,13 +154,14 @@ pub(super) fn imports_in_science(scan: &ScriptScan) -> Vec<String> {
 /// The error for an import that the runtime does not have, with advice.
 fn missing_import_message(
     missing: &MissingModule,
-    script: &Path,
+    script: ScriptToRun<'_>,
     runtime: Runtime,
     setting: RuntimeSetting,
 ) -> String {
     let MissingModule { package, file, line, standard, .. } = missing;
     let in_science = runtime == Runtime::Light && science_version(package).is_some();
-    let is_folder = || script.parent().is_some_and(|folder| folder.join(package).is_dir());
+    let beside = script.path.parent().filter(|_| script.source.is_none());
+    let is_folder = || beside.is_some_and(|folder| folder.join(package).is_dir());
     let other_runtime;
     let advice = if runtime == Runtime::JavaScript && *standard {
         "modules of Node are not available; use the functions of \"sandmill\", or do without the module"

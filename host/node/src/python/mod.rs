@@ -21,10 +21,11 @@ use crate::runtimes::{InstallCommand, NoRuntime, Runtime};
 use std::io;
 use std::path::PathBuf;
 
-pub use choose::{Chooser, Chosen, ScriptToRun};
+pub use choose::{Chooser, Chosen};
 pub(super) use folder::{content_digest, source};
 pub use folder::{copy, library};
 pub use interpreter::prepare;
+pub use script_scan::ScriptToRun;
 
 /// The variable that passes settings to the runtime. The runtime removes it from the script's environment.
 pub(super) const SETTINGS_VARIABLE: &str = "SANDMILL_PYTHON";
@@ -68,6 +69,17 @@ pub enum PythonError {
     /// The script's runtime is not installed.
     #[error(transparent)]
     NoRuntime(#[from] NoRuntime),
+    /// No Python runtime is installed, and the script seems to import a package of the science runtime.
+    #[error(
+        "no Python runtime is installed on this machine; this script seems to need the science runtime; install it once: {science}\n\
+         If the script needs only the standard library, install the light runtime: {light}"
+    )]
+    NoneInstalled {
+        /// The command that installs the science runtime.
+        science: InstallCommand,
+        /// The command that installs the light runtime.
+        light: InstallCommand,
+    },
     /// `run` gets tables, and the science runtime is not installed.
     #[error(
         "the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep; pandas needs the \

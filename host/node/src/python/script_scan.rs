@@ -6,12 +6,29 @@ use super::{PythonError, SETTINGS_VARIABLE};
 use crate::compile::{Compiled, Instrumentation};
 use crate::model::{GUEST_SOURCE, Limits, Mount, OsSandbox};
 use crate::opening::ScratchFolder;
+use crate::spec::Requirement;
 use serde::Deserialize;
 use std::path::Path;
 use std::time::Duration;
 
 /// The longest time that the scan may take.
 const SCAN_LIMIT: Duration = Duration::from_secs(60);
+
+/// The script for which a runtime is chosen.
+#[derive(Clone, Copy)]
+pub struct ScriptToRun<'a> {
+    /// The script's file.
+    pub path: &'a Path,
+    /// The script's path in the sandbox.
+    pub guest: &'a str,
+    /// The job's source folder. `None` if the job names none.
+    pub source: Option<&'a Path>,
+    /// Whether `run` gets tables.
+    pub gets_tables: bool,
+    /// The name of the requirements file, and the package versions that it asks for. `None` without such a
+    /// file.
+    pub requirements: Option<&'a (String, Vec<Requirement>)>,
+}
 
 /// What the runtime found in a script.
 #[derive(Debug, Deserialize)]

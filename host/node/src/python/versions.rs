@@ -24,6 +24,11 @@ pub(super) fn differences(
             }
             AcceptedVersions::Before => (compare(present, version).is_lt(), "a version before "),
             AcceptedVersions::UpTo => (compare(present, version).is_le(), "at most version "),
+            AcceptedVersions::Compatible => {
+                let same = (version.split('.').count() - 1).clamp(1, parts);
+                let is_same = first_parts(version, same) == first_parts(present, same);
+                (is_same && compare(present, version).is_ge(), "a version compatible with ")
+            }
         };
         if is_accepted {
             return None;
@@ -85,6 +90,8 @@ mod tests {
             ("lxml", AcceptedVersions::Before, "5"),
             ("openpyxl", AcceptedVersions::UpTo, "3"),
             ("scipy", AcceptedVersions::Before, "99.1"),
+            ("scikit-learn", AcceptedVersions::Compatible, "1.0"),
+            ("numpy", AcceptedVersions::Compatible, "1.21.0"),
         ];
         let exact = asked.map(|(package, version)| (package, AcceptedVersions::This, version));
         let asked: Vec<_> = exact
@@ -105,6 +112,7 @@ mod tests {
         conda.yml asks for charset-normalizer 2.0, but the science runtime has 3.5.2
         conda.yml asks for lxml, a version before 5, but the science runtime has 6.1.3
         conda.yml asks for openpyxl, at most version 3, but the science runtime has 3.1.5
+        conda.yml asks for numpy, a version compatible with 1.21.0, but the science runtime has 2.5.2
         ");
         insta::assert_snapshot!(lines(Runtime::Light), @"conda.yml asks for python 3.8.5, but the light runtime has 3.14.0");
     }
