@@ -217,17 +217,22 @@ class Tried(InFolder):
 
     def test_errors_are_reported(self):
         self.write(bad_py="def run(paths):\n    return None\n", worse_py="import nowhere\n")
-        self.write(broken_py="def run(paths):\n    return ['a', 'b\\nc']\n", few_py="def run():\n    return []\n")
+        self.write(few_py="def run():\n    return []\n")
         for name, code, expected in [
             ("bad.py", 42, "error: run returned None (is there a return statement?)"),
             ("worse.py", 42, "error: ModuleNotFoundError: No module named 'nowhere' (worse.py, line 1"),
-            ("broken.py", 42, "error: row 1 (counted from 0) of the results holds a line break"),
             ("few.py", 42, "error: `run` of few.py takes no argument, but receives the mini-batch"),
             ("none.py", 2, "error: there is no entry script none.py"),
         ]:
             ran = self.command(name)
             self.assertEqual((ran.stdout, ran.returncode), ("", code), ran.stderr)
             self.assertIn(expected, ran.stderr)
+
+    def test_a_row_with_a_line_break_is_noted(self):
+        self.write(broken_py="import sandmill\ndef run(paths):\n    return [sandmill.Failed('no'), 'a', 'b\\n\\n']\n")
+        ran = self.command("broken.py")
+        self.assertEqual((ran.stdout, ran.returncode), ("a\nb\n\n\n", 0), ran.stderr)
+        self.assertIn("row 1 (counted from 0) holds a line break", ran.stderr)
 
 
 if __name__ == "__main__":
