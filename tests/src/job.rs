@@ -18,7 +18,7 @@ const LONGEST_RUN: Duration = Duration::from_secs(180);
 
 /// A folder with a job file and the files that the job needs.
 ///
-/// The job file begins with a name and the entry script; [`Job::yaml`] adds the rest. Paths in the job
+/// The job file begins with a name and the entry script; [`TestJob::yaml`] adds the rest. Paths in the job
 /// file may be relative, because the command runs in the folder.
 #[derive(Debug)]
 pub struct TestJob {
@@ -111,19 +111,19 @@ impl TestJob {
         self.start(arguments).wait()
     }
 
-    /// Runs `sandmill resume job` with more arguments, until it ends: continues what [`Job::run`] began.
+    /// Runs `sandmill resume job` with more arguments, until it ends: continues what [`TestJob::run`] began.
     pub fn resume(self, arguments: &[&str]) -> Ran {
         self.start_resume(arguments).wait()
     }
 
-    /// As [`Job::resume`], but does not wait.
+    /// As [`TestJob::resume`], but does not wait.
     pub fn start_resume(self, arguments: &[&str]) -> Running {
         let mut command = vec!["resume", "job"];
         command.extend(arguments);
         self.spawn(&command)
     }
 
-    /// As [`Job::start`], but the command ignores SIGHUP, as under `nohup`.
+    /// As [`TestJob::start`], but the command ignores SIGHUP, as under `nohup`.
     pub fn start_ignoring_hangups(mut self) -> Running {
         self.ignores_hangups = true;
         self.start(&[])
@@ -134,19 +134,19 @@ impl TestJob {
         self.spawn(arguments).wait()
     }
 
-    /// As [`Job::run`], but does not wait.
+    /// As [`TestJob::run`], but does not wait.
     pub fn start(self, arguments: &[&str]) -> Running {
         let mut command = vec!["run", "job.yaml", "--job-dir", "job"];
         command.extend(arguments);
         self.spawn(&command)
     }
 
-    /// As [`Job::command`], but does not wait.
+    /// As [`TestJob::command`], but does not wait.
     pub fn spawn(self, arguments: &[&str]) -> Running {
         self.spawn_program(sandmill(), arguments)
     }
 
-    /// As [`Job::spawn`], with another program instead of `sandmill`.
+    /// As [`TestJob::spawn`], with another program instead of `sandmill`.
     pub fn spawn_program(self, program: &Path, arguments: &[&str]) -> Running {
         let cache = crate::root().join("target/test-cache");
         fs::create_dir_all(cache.parent().unwrap()).unwrap();

@@ -334,9 +334,9 @@ pub struct Source {
     /// a single file's name, or several as in `{a.csv,b.csv}`). `None` means all files. If there is a
     /// pattern, the guest must not see the folder's other files.
     pub pattern: Option<String>,
-    /// [`Input::partition_format`](super::Input::partition_format).
+    /// [`JobInput::partition_format`](super::JobInput::partition_format).
     pub partition_format: Option<String>,
-    /// [`Input::take`](super::Input::take). It applies to all sources of the input together.
+    /// [`JobInput::take`](super::JobInput::take). It applies to all sources of the input together.
     #[serde(default)]
     pub take: Option<u64>,
     /// The manifest of the files below `root`, if these are objects of a store. The files may not have been

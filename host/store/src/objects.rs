@@ -53,7 +53,7 @@ impl JobObjects {
         Self { slots, ..Self::default() }
     }
 
-    /// Starts a thread that fetches the objects: all of them, or those that are [requested](Self::want).
+    /// Starts a thread that fetches the objects: all of them, or those that are [requested](Self::request).
     pub(super) fn start_fetching(slots: Vec<CacheDir>, plan: FetchPlan) -> std::io::Result<Self> {
         let progress = Arc::new(FetchProgress::default());
         let (sender, arrivals) = unbounded_channel();
@@ -86,7 +86,7 @@ impl JobObjects {
         move |path| slots.iter_mut().any(|is_object| is_object(path))
     }
 
-    /// Whether objects are fetched only when they are [requested](Self::want).
+    /// Whether objects are fetched only when they are [requested](Self::request).
     pub fn come_on_demand(&self) -> bool {
         self.asks() == ObjectsToAsk::Each
     }

@@ -39,7 +39,7 @@ pub enum FetchTiming {
     /// All of them immediately, in the background. They must fit into the cache.
     AtOnce,
     /// All of them immediately if they fit into the cache, otherwise each when it is
-    /// [requested](JobObjects::want).
+    /// [requested](JobObjects::request).
     AsTheyFit,
     /// Each when it is requested. A guest sees only the objects of its mini-batch.
     OnDemand,
