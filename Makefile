@@ -42,6 +42,8 @@ else
 endif
 	cargo test --locked --doc --workspace
 	scripts/examples.sh examples test --quiet
+	@SANDMILL_CACHE_DIR=$(CURDIR)/target/science-cache target/debug/sandmill doctor | grep -q 'ok *Python scripts, science' || \
+		echo "skipped: the tests of the science runtime, which make test-science installs"
 
 # The end-to-end tests also run this binary.
 without:

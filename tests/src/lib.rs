@@ -4,9 +4,9 @@
 //! the printed text and the output files:
 //!
 //! ```no_run
-//! use sandmill_tests::{Job, guest};
+//! use sandmill_tests::{TestJob, guest};
 //!
-//! let ran = Job::new(&guest("echo_files"))
+//! let ran = TestJob::new(&guest("echo_files"))
 //!     .yaml("inputs: [{ name: texts, path: input }]")
 //!     .file("input/a.txt", "two words")
 //!     .run(&[]);

@@ -46,12 +46,15 @@ impl GuestFixture {
     }
 
     fn with_limits(world: &str, body: &str, limits: Limits) -> Self {
+        let fuel = limits.fuel.is_some();
+        Self::compiled(world, body, limits, Instrumentation { fuel, ..Instrumentation::default() })
+    }
+
+    fn compiled(world: &str, body: &str, limits: Limits, with: Instrumentation) -> Self {
         let folder = tempfile::tempdir().expect("temporary folder");
         let at = |name: &str| folder.path().join(name);
         std::fs::create_dir(at("inputs")).expect("creates");
         std::fs::write(at("inputs/a.txt"), "alpha").expect("writes");
-        let fuel = limits.fuel.is_some();
-        let with = Instrumentation { fuel, ..Instrumentation::default() };
         let code = compile_here(&component(world, body), with).expect("compiles");
         let grants = Grants {
             mounts: vec![Mount { host: at("inputs"), guest: "/inputs".into(), writable: false }],

@@ -64,6 +64,41 @@ fn an_exception_that_nothing_catches_ends_the_call() {
     insta::assert_snapshot!(failure.message, @"the entry script threw an exception in run and did not catch it. Have it catch the exception and return an error");
 }
 
+/// A guest that makes a call of the host and then throws, and catches every exception of both.
+fn catching(call: &str) -> String {
+    format!(
+        r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
+        {THROWS}{RETURN}
+        RUN
+          (block $caught (try_table (catch_all $caught) {call} (call $throw (i32.const 7))) unreachable)
+          (call $return (i32.const 0) (i32.const 0) (i32.const 0)))"#
+    )
+}
+
+#[test]
+fn exceptions_are_caught_after_host_calls_also_with_fuel_and_deterministic() {
+    let body = catching(
+        "(call $read (i32.load (local.get $ptr)) (i32.load offset=4 (local.get $ptr)) (i32.const 32))",
+    );
+    for (fuel, deterministic) in [(false, false), (true, false), (false, true), (true, true)] {
+        let with = Instrumentation { fuel, deterministic, profile: false };
+        let limits = Limits { fuel: fuel.then_some(1 << 40), ..small() };
+        let fixture = GuestFixture::compiled("run-only", &body, limits, with);
+        let paths = ["/inputs/a.txt".to_owned()];
+        let (_, result) = run(&mut fixture.instance(), MiniBatchData::Files(&paths));
+        assert_eq!(result, Ok(Collected::default()), "{with:?}");
+    }
+}
+
+/// The guest passes an address outside of its memory.
+#[test]
+fn a_trap_of_a_host_call_is_not_caught() {
+    let body = catching("(call $read (i32.const -16) (i32.const 64) (i32.const 32))");
+    let fixture = GuestFixture::new("run-only", &body);
+    let (_, result) = run(&mut fixture.instance(), MiniBatchData::Void);
+    assert_eq!(result.expect_err("the call traps").kind, FailureKind::Trap);
+}
+
 #[test]
 fn exceptions_use_fuel() {
     let body = "RUN (loop $l (drop (call $caught (i32.const 1))) (br $l))";
