@@ -114,9 +114,10 @@ impl Chooser<'_> {
         };
         let (chosen, scan) = self.scan(script, light, say)?;
         match science {
-            Ok(science) if scan.lacks_package() || science_has_more(&scan) => {
-                self.scan_and_judge(script, science, say)
-            }
+            Ok(science) if scan.lacks_package() || science_has_more(&scan) => match scanned {
+                Some((chosen, scan)) => self.with_notices(chosen, &scan, script),
+                None => self.scan_and_judge(script, science, say),
+            },
             Ok(_) => self.with_notices(chosen, &scan, script),
             Err(_) => match imports_in_science(&scan).as_slice() {
                 [] => self.with_notices(chosen, &scan, script),

@@ -20,14 +20,14 @@ pub(super) fn differences(
         let parts = if matches!(&**package, "scikit-learn" | "python") { 2 } else { 1 };
         let (is_accepted, words) = match accepts {
             AcceptedVersions::This => {
-                (first_parts(version, parts) == first_parts(present, parts), "")
+                (first_parts(version, parts) == first_parts(present, parts), " ")
             }
-            AcceptedVersions::Before => (compare(present, version).is_lt(), "a version before "),
-            AcceptedVersions::UpTo => (compare(present, version).is_le(), "at most version "),
+            AcceptedVersions::Before => (compare(present, version).is_lt(), ", a version before "),
+            AcceptedVersions::UpTo => (compare(present, version).is_le(), ", at most version "),
             AcceptedVersions::Compatible => {
                 let same = (version.split('.').count() - 1).clamp(1, parts);
                 let is_same = first_parts(version, same) == first_parts(present, same);
-                (is_same && compare(present, version).is_ge(), "a version compatible with ")
+                (is_same && compare(present, version).is_ge(), ", a version compatible with ")
             }
         };
         if is_accepted {
@@ -39,9 +39,8 @@ pub(super) fn differences(
             }
             _ => "",
         };
-        let separator = if words.is_empty() { " " } else { ", " };
         let line = format!(
-            "{file} asks for {package}{separator}{words}{version}, but the {runtime} runtime has {present}{consequence}"
+            "{file} asks for {package}{words}{version}, but the {runtime} runtime has {present}{consequence}"
         );
         Some(printable(&line).into_owned())
     };
