@@ -4,8 +4,8 @@
 def problem_with_parameters(required, allowed, needs_names):
     """What is wrong with the parameters of `run`, as the end of a sentence. `None` if nothing is.
 
-    `required`: the number of positional arguments that `run` needs. `allowed`: the number that it accepts, or
-    None if it accepts any number. `needs_names`: whether it needs arguments by name.
+    `required`: the number of positional arguments that `run` needs. `allowed`: the number that it accepts; `None`
+    means any number. `needs_names`: whether it needs arguments by name.
     """
     advice = "write `def run(mini_batch):` or `def run(mini_batch, context):`"
     if needs_names:
