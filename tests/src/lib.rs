@@ -29,6 +29,7 @@
 mod guests;
 mod healthy;
 mod job;
+mod kit;
 mod models;
 mod onnx;
 mod python;
@@ -41,6 +42,7 @@ mod wat;
 pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Running, TestJob, texts};
+pub use kit::{assert_kit_as_documented, kit_results};
 pub use models::{computing, models_in};
 pub use onnx::{onnx_model, onnx_model_of};
 pub use python::{onnxruntime, python};

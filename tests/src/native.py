@@ -1,8 +1,9 @@
 """Runs an entry script in ordinary CPython, as ParallelRunStep does. Tests compare the science runtime's rows with
 the rows that this prints.
 
-    python native.py SCRIPT files FILE...        one mini-batch of all files
-    python native.py SCRIPT table FILE.csv ROWS  mini-batches of ROWS rows
+    python native.py SCRIPT files FILE...          one mini-batch of all files
+    python native.py SCRIPT table FILE.csv ROWS    mini-batches of ROWS rows
+    python native.py SCRIPT groups FILE.csv A,B    a mini-batch for each combination of values of the columns A and B
 """
 
 import importlib.util
@@ -37,7 +38,11 @@ if kind == "files":
 else:
     import pandas as pd
 
-    file, rows = rest
+    file, size = rest
     table = pd.read_csv(file)
-    for start in range(0, len(table), int(rows)):
-        show(module.run(table.iloc[start : start + int(rows)].reset_index(drop=True)))
+    if kind == "groups":
+        parts = [part for _, part in table.groupby(size.split(","))]
+    else:
+        parts = [table.iloc[start : start + int(size)] for start in range(0, len(table), int(size))]
+    for part in parts:
+        show(module.run(part.reset_index(drop=True)))

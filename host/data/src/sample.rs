@@ -15,7 +15,8 @@ use std::sync::Arc;
 /// The most rows that a returned table may have.
 const MAX_ROWS: usize = 1000;
 
-/// A table with every type that CSV columns can have, each with nulls, in two record batches.
+/// A table with every type that CSV columns can have, each with nulls, in two record batches. The column
+/// `long` has no nulls.
 ///
 /// # Errors
 /// If Arrow cannot make the table.
@@ -30,6 +31,16 @@ pub fn types() -> Result<Vec<u8>, ArrowError> {
 /// If Arrow cannot make the table.
 pub fn empty() -> Result<Vec<u8>, ArrowError> {
     stream(&[types_batch()?.slice(0, 0)])
+}
+
+/// A column of integers with a null. Floats of 64 bits cannot hold all of these integers.
+///
+/// # Errors
+/// If Arrow cannot make the table.
+pub fn integers() -> Result<Vec<u8>, ArrowError> {
+    let values = vec![Some(i64::MIN), None, Some((1 << 53) + 1), Some(i64::MAX)];
+    let column: ArrayRef = Arc::new(Int64Array::from(values));
+    stream(&[RecordBatch::try_from_iter_with_nullable([("int", column, true)])?])
 }
 
 /// 65 columns of integers with two rows.
@@ -47,8 +58,9 @@ pub fn wide() -> Result<Vec<u8>, ArrowError> {
 fn types_batch() -> Result<RecordBatch, ArrowError> {
     let texts = vec![Some("plain"), Some(""), None, Some("Grüße, 世界 🌍")];
     let times = vec![Some(0), None, Some(-1), Some(1_700_000_000_123_456)];
-    let columns: [(&str, ArrayRef); 6] = [
-        ("int", Arc::new(Int64Array::from(vec![Some(i64::MIN), None, Some(0), Some(i64::MAX)]))),
+    let columns: [(&str, ArrayRef); 7] = [
+        ("int", Arc::new(Int64Array::from(vec![Some(-7), None, Some(0), Some(1_000_000)]))),
+        ("long", Arc::new(Int64Array::from(vec![i64::MIN, -1, 0, i64::MAX]))),
         ("float", Arc::new(Float64Array::from(vec![Some(0.1), Some(-1e300), None, Some(2.5)]))),
         ("text", Arc::new(StringArray::from(texts))),
         ("bool", Arc::new(BooleanArray::from(vec![Some(true), Some(false), None, Some(true)]))),
@@ -114,11 +126,11 @@ mod tests {
     fn rows_are_shown_as_text() {
         let ipc = types().expect("it is made");
         insta::assert_snapshot!(rows(&ipc).expect("it is read").join("\n"), @r#"
-        int float text bool date time
-        int=-9223372036854775808 float=0.1 text="plain" bool=true date=1970-01-01 time=1970-01-01T00:00:00Z
-        int=null float=-1e300 text="" bool=false date=1969-12-31 time=null
-        int=0 float=null text=null bool=null date=null time=1969-12-31T23:59:59.999999Z
-        int=9223372036854775807 float=2.5 text="Grüße, 世界 🌍" bool=true date=2024-10-04 time=2023-11-14T22:13:20.123456Z
+        int long float text bool date time
+        int=-7 long=-9223372036854775808 float=0.1 text="plain" bool=true date=1970-01-01 time=1970-01-01T00:00:00Z
+        int=null long=-1 float=-1e300 text="" bool=false date=1969-12-31 time=null
+        int=0 long=0 float=null text=null bool=null date=null time=1969-12-31T23:59:59.999999Z
+        int=1000000 long=9223372036854775807 float=2.5 text="Grüße, 世界 🌍" bool=true date=2024-10-04 time=2023-11-14T22:13:20.123456Z
         "#);
         assert_eq!(rows(&empty().expect("it is made")).expect("it is read").len(), 1);
         assert_eq!(rows(&wide().expect("it is made")).expect("it is read").len(), 3);

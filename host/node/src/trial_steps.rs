@@ -30,6 +30,8 @@ pub enum TrialTableKind {
     Types,
     /// The same columns without rows.
     Empty,
+    /// A null, and integers that floats of 64 bits cannot hold.
+    Integers,
     /// 65 columns, more than a 64-bit word has bits.
     Wide,
 }
@@ -76,6 +78,7 @@ impl TrialTableKind {
         let ipc = match self {
             Self::Types => sample::types(),
             Self::Empty => sample::empty(),
+            Self::Integers => sample::integers(),
             Self::Wide => sample::wide(),
         };
         ipc.map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))

@@ -72,8 +72,20 @@ def outcomes(batch, context, *parts):
 
 
 def table(batch, context):
-    assert isinstance(batch, Table), type(batch)
+    if not isinstance(batch, Table):
+        batch = with_integers(batch)
     return batch
+
+
+def with_integers(frame):
+    """Converts columns of whole numbers to integers. In a DataFrame, integers with nulls are floats."""
+    for name, column in frame.items():
+        if column.dtype != "float64" or (column.dropna() % 1 != 0).any():
+            continue
+        if (column.abs() > 2**53).any():
+            raise RuntimeError("not in this language: integers above 2**53 with nulls, because pandas makes them floats")
+        frame[name] = column.astype("Int64")
+    return frame
 
 
 def error(batch, context, text):

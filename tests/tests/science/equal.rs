@@ -4,6 +4,7 @@ use crate::{cache, files, is_installed, make, native, table, text};
 use insta::assert_snapshot;
 use sandmill_tests::{TestJob, root};
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// The sales of ten stores as CSV: whole numbers, floats with nulls, text, dates and booleans.
 fn sales() -> String {
@@ -84,6 +85,133 @@ for number in range(4):
     ran.exits_with(0);
     let paths = ["in/0.csv", "in/1.csv", "in/2.csv", "in/3.csv"];
     assert_eq!(ran.output(), native(ran.dir(), "files", &paths, None));
+}
+
+/// The script learns digits in `init`, and recognises those in image files.
+#[test]
+fn digits_in_images_are_recognised_the_same() {
+    if !is_installed() {
+        return;
+    }
+    let script = "import os
+import numpy as np
+from PIL import Image
+from sklearn.linear_model import LogisticRegression
+def init():
+    global model
+    digits = np.loadtxt(os.path.join(os.path.dirname(__file__), 'digits.csv'), delimiter=',')
+    model = LogisticRegression(max_iter=200).fit(digits[:, :-1] / 240, digits[:, -1].astype(int))
+def run(mini_batch):
+    images = [Image.open(path).convert('L').resize((8, 8), Image.LANCZOS) for path in mini_batch]
+    pixels = np.stack([np.asarray(image, dtype=float).ravel() for image in images]) / 240
+    scores = model.predict_proba(pixels)
+    return [f'{os.path.basename(path)} {label} {score.max():.9f}'
+            for path, label, score in zip(mini_batch, model.predict(pixels), scores)]
+";
+    let make_images = "import os
+from pathlib import Path
+import numpy as np
+from PIL import Image
+example = Path('EXAMPLE')
+labels = [int(line.split()[1]) for line in open(example / 'expected/digits.txt')]
+os.makedirs('in')
+known = []
+for number, (path, label) in enumerate(zip(sorted(example.glob('data/images/*.png'))[:700], labels)):
+    image = Image.open(path)
+    if number < 200:
+        image = image.resize((28, 28), Image.BICUBIC).convert(['L', 'RGB', 'P'][number % 3])
+        image.save(f'in/{number:03}-{label}.png')
+    else:
+        known.append([*np.asarray(image).ravel(), label])
+np.savetxt('source/digits.csv', known, '%d', ',')
+";
+    let example = root().join("examples/digit-identification");
+    let job = files(script);
+    make(&job, &make_images.replace("EXAMPLE", &text(&example)));
+    let ran = job.run(&["--set", "mini_batch_size=25"]);
+    ran.exits_with(0);
+    let mut paths: Vec<String> = std::fs::read_dir(ran.dir().join("in"))
+        .unwrap()
+        .map(|entry| format!("in/{}", entry.unwrap().file_name().display()))
+        .collect();
+    paths.sort_unstable();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let rows = ran.sorted_output();
+    assert_near(&rows, &native(ran.dir(), "files", &paths, None));
+    // A row is `007-7.png 7 0.918633272`.
+    let is_right = |row: &&String| row.get(4..5) == row.get(10..11);
+    let right = rows.iter().filter(is_right).count();
+    assert!(rows.len() == 200 && right > 160, "{right} of {} digits are right", rows.len());
+}
+
+/// Rule C8 in docs/parallel-run-step.md. The script fits a model for each combination of partition keys.
+#[test]
+fn many_models_are_fitted_the_same() {
+    if !is_installed() {
+        return;
+    }
+    let script = "import numpy as np
+import pandas as pd
+def run(mini_batch):
+    sales = mini_batch.assign(week=pd.to_datetime(mini_batch['week'])).dropna(subset=['price']).sort_values('week')
+    weeks = (sales['week'] - sales['week'].min()).dt.days / 7
+    features = np.column_stack([np.ones(len(sales)), weeks, np.log(sales['price'])])
+    demand = np.log(sales['quantity'])
+    weights = np.linalg.lstsq(features[:-4], demand[:-4])[0]
+    error = np.abs(np.expm1(features[-4:] @ weights - demand[-4:])).mean()
+    group = sales.iloc[0]
+    return pd.DataFrame({'store': [group['store']], 'brand': [group['brand']], 'rows': [len(sales)],
+                         'trend': weights[1], 'elasticity': weights[2], 'error': error})
+";
+    let make_sales = "import numpy as np
+import pandas as pd
+random = np.random.default_rng(7)
+rows = []
+for store in range(1, 7):
+    for brand in ['dominicks', 'minute maid', 'tropicana']:
+        for week in pd.date_range('2024-01-07', periods=30 + store, freq='W'):
+            price = round(random.uniform(1.5, 4), 2)
+            quantity = np.exp(9 + store / 10 - 1.2 * np.log(price) + random.normal(0, 0.2))
+            rows.append([store, brand, week.date(), None if random.random() < 0.05 else price, int(quantity)])
+sales = pd.DataFrame(rows, columns=['store', 'brand', 'week', 'price', 'quantity'])
+sales.sample(frac=1, random_state=1).to_csv('sales.csv', index=False)
+";
+    // A row for each group is fewer rows than items, which counts as failed items.
+    let job = TestJob::new(Path::new("source/score.py"))
+        .yaml("inputs: {sales: {path: sales.csv, format: csv}}\npartition_keys: [store, brand]\nprocess_count_per_node: 2\nerror_threshold: -1")
+        .file("source/score.py", script)
+        .env("SANDMILL_CACHE_DIR", &text(&cache()));
+    make(&job, make_sales);
+    let ran = job.run(&[]);
+    ran.exits_with(0);
+    let rows = ran.sorted_output();
+    assert_eq!(rows.len(), 18, "{rows:#?}");
+    assert_near(&rows, &native(ran.dir(), "groups", &["sales.csv"], Some("store,brand")));
+}
+
+/// Compares the rows with those of native Python, in any order. Fractions may differ by a millionth, because
+/// libraries of linear algebra add in different orders.
+#[track_caller]
+fn assert_near(rows: &[String], expected: &str) {
+    let mut expected: Vec<&str> = expected.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(rows.len(), expected.len(), "{rows:#?} {expected:#?}");
+    for (row, expected) in rows.iter().zip(expected) {
+        let (values, expected_values) = (row.split(' '), expected.split(' '));
+        assert_eq!(
+            values.clone().count(),
+            expected_values.clone().count(),
+            "{row}, not {expected}"
+        );
+        for (value, expected_value) in values.zip(expected_values) {
+            let is_fraction = value.contains('.') || expected_value.contains('.');
+            let is_near = match (value.parse::<f64>(), expected_value.parse::<f64>()) {
+                (Ok(value), Ok(expected)) if is_fraction => (value - expected).abs() <= 1e-6,
+                _ => value == expected_value,
+            };
+            assert!(is_near, "{row}, not {expected}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! are skipped, or fail with `SANDMILL_SCIENCE=required`.
 
 mod equal;
+mod kit;
 mod rules;
 mod wrong_scripts;
 
@@ -48,14 +49,14 @@ fn table(script: &str, csv: &str) -> TestJob {
 }
 
 /// Runs a job's script in ordinary CPython, and returns the output. `tests/src/native.py` describes `kind`,
-/// `paths` and `rows`.
-fn native(folder: &Path, kind: &str, paths: &[&str], rows: Option<&str>) -> String {
+/// `paths` and `size`.
+fn native(folder: &Path, kind: &str, paths: &[&str], size: Option<&str>) -> String {
     let ran = Command::new(python())
         .arg(root().join("tests/src/native.py"))
         .arg(folder.join("source/score.py"))
         .arg(kind)
         .args(paths.iter().map(|path| folder.join(path)))
-        .args(rows)
+        .args(size)
         .output()
         .expect("`make python-env` makes a Python");
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));

@@ -131,6 +131,12 @@ pub(super) const CHECKS: &[CheckSpec] = &[
         |results| same_table(&results[0], TrialTableKind::Empty),
     ),
     check(
+        "table-integers",
+        "types.mini-batch.table, types.results.table",
+        || table(TrialTableKind::Integers),
+        |results| same_table(&results[0], TrialTableKind::Integers),
+    ),
+    check(
         "table-wide",
         "types.mini-batch.table, types.results.table",
         || table(TrialTableKind::Wide),
