@@ -53,7 +53,7 @@ impl Admission {
         setup: WorkerSetup,
     ) -> Spawned {
         let worker = setup.worker;
-        match self.take_place(worker) {
+        match self.lease_slot(worker) {
             Ok(true) => {}
             Ok(false) => return Spawned::NoRoom,
             Err(e) => {
@@ -77,10 +77,10 @@ impl Admission {
         }
     }
 
-    /// Takes a place for a worker. Returns whether the worker may start.
-    fn take_place(&mut self, worker: WorkerId) -> io::Result<bool> {
+    /// Leases a place for a worker. Returns whether the worker may start.
+    fn lease_slot(&mut self, worker: WorkerId) -> io::Result<bool> {
         let Some(slots) = &self.slots else { return Ok(true) };
-        let place = if self.is_full { None } else { slots.take()? };
+        let place = if self.is_full { None } else { slots.lease()? };
         self.is_full = place.is_none();
         if let Some(place) = place {
             self.taken.insert(worker, place);

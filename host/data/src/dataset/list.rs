@@ -135,7 +135,7 @@ impl SourceListing {
             bad: Vec::new(),
         };
         listing.check_root()?;
-        let manifest = Manifest::of(source).map_err(|error| listing.unreadable(&error))?;
+        let manifest = Manifest::open_source(source).map_err(|error| listing.unreadable(&error))?;
         listing.start(manifest)?;
         Ok(listing)
     }
@@ -269,7 +269,7 @@ impl SourceListing {
                 continue;
             };
             self.prefix.truncate(level.prefix);
-            if let Some(file) = self.take(&entry, depth - 1) {
+            if let Some(file) = self.handle_entry(&entry, depth - 1) {
                 self.has_found = true;
                 if !self.leaves_out(&file) {
                     self.check_table(&file)?;
@@ -393,7 +393,7 @@ impl SourceListing {
 
     /// Handles an entry: returns the path of a file, enters a folder, and records a bad entry. `None` for a
     /// folder, for a bad entry, and for an entry that does not belong to the input.
-    fn take(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
+    fn handle_entry(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
         if entry.kind == EntryKind::Folder {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
             if self.pattern.enters(name, depth) {

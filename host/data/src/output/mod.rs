@@ -32,7 +32,7 @@ mod style;
 mod table_error;
 mod times;
 
-pub use finish::finish;
+pub use finish::convert_appended_rows;
 pub use results::{MiniBatchData, ResultSink};
 pub use rows::RowWriter;
 pub use sandmill_files::publish::{

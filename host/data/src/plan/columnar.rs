@@ -60,7 +60,7 @@ pub(super) fn format(
     if columns.are_known() {
         picked_columns(input, &names)?;
     }
-    let schema = resolution.of(&columns.schema());
+    let schema = resolution.apply(&columns.schema());
     if columns.are_known() {
         notices.push(columns::columns_message(input.name(), &schema));
     }
@@ -229,7 +229,7 @@ fn check_columns(
 ) -> Result<(), DatasetError> {
     let wanted = input.table.columns.as_deref();
     check(file, table, wanted.is_none(), origin).map_err(|error| {
-        let mut known = InputColumns::of(table, wanted, origin);
+        let mut known = InputColumns::from_schema(table, wanted, origin);
         let learned = if input.infers_from_all { known.learn(file, origin) } else { Ok(()) };
         learned.err().unwrap_or(error)
     })

@@ -207,7 +207,7 @@ impl PlanInput<'_> {
         let mut last_root = self.last_root.borrow_mut();
         let root = match last_root.take_if(|(known, _)| *known == index) {
             Some((_, root)) => root,
-            None => OpenRoot::of(source),
+            None => OpenRoot::open_source(source),
         };
         let (_, root) = last_root.insert((index, root));
         Some(inspect(root))

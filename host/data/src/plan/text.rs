@@ -157,7 +157,7 @@ pub(super) fn each_slice<'s>(
         let mut rows = 0;
         loop {
             if input.is_cut_short() {
-                cut.take_at_most(input.rows_left.get());
+                cut.set_max_records(input.rows_left.get());
             }
             match cut.next_slice() {
                 Ok(Some(slice)) => {

@@ -49,7 +49,7 @@ impl FilesState {
 
     /// The journal's entries for the files in a folder, which are about to be published. Under
     /// [`OnConflict::Append`], counts their lengths for the offsets of later files.
-    pub(super) fn take(
+    pub(super) fn new_entries(
         &mut self,
         target: &CommitTarget,
         mini_batch: Option<MiniBatchId>,
@@ -157,9 +157,9 @@ pub(super) struct GroupNames {
 }
 
 impl GroupNames {
-    /// Takes the names of everything in `found`. Returns false, and takes nothing, if one of them is already
-    /// taken or there is no room. A folder may be shared, and a file only if `may_share_files`.
-    pub(super) fn take(&mut self, found: &[GuestEntry], may_share_files: bool) -> bool {
+    /// Reserves the names of everything in `found`. Returns false, and reserves nothing, if one of them is
+    /// already taken or there is no room. A folder may be shared, and a file only if `may_share_files`.
+    pub(super) fn reserve(&mut self, found: &[GuestEntry], may_share_files: bool) -> bool {
         let mut files = Vec::new();
         let mut folders = Vec::new();
         for found in found {
@@ -190,11 +190,11 @@ mod tests {
         let found = |length| [GuestEntry { path: "a".into(), length }];
         let mut names = GroupNames::default();
         names.files.extend(0..MAX_GROUP_NAMES as u64);
-        assert!(!names.take(&found(Some(1)), false), "full");
+        assert!(!names.reserve(&found(Some(1)), false), "full");
         let mut names = GroupNames::default();
-        assert!(names.take(&found(Some(1)), false));
-        assert!(!names.take(&found(Some(1)), false), "taken");
-        assert!(names.take(&found(Some(1)), true), "they meet");
-        assert!(!names.take(&found(None), true), "a folder with the name of a file");
+        assert!(names.reserve(&found(Some(1)), false));
+        assert!(!names.reserve(&found(Some(1)), false), "taken");
+        assert!(names.reserve(&found(Some(1)), true), "they meet");
+        assert!(!names.reserve(&found(None), true), "a folder with the name of a file");
     }
 }

@@ -184,7 +184,7 @@ impl PartsInProgress<'_> {
                 return Appender::open(path);
             }
             let mut file = Appender::create(path)?;
-            file.put(header, 0)?;
+            file.write_at(header, 0)?;
             for some in segments.chunks(MINI_BATCHES_PER_REPORT) {
                 file.append_all(&source, some)?;
                 (self.on_progress)(self.done + file.len());

@@ -87,7 +87,7 @@ impl CommitQueue {
         self.work.notify_one();
     }
 
-    pub(super) fn finish(&self, status: JobStatus) {
+    pub(super) fn request_end(&self, status: JobStatus) {
         self.lock().finish = Some(status);
         self.work.notify_one();
     }
@@ -131,14 +131,14 @@ impl CommitQueue {
             if is_urgent || state.requests.len() + requests >= MAX_GROUP_REQUESTS || wait.is_zero()
             {
                 state.copied = (0, 0);
-                return Some(CommitTask::Commit(state.take(MAX_GROUP_REQUESTS)));
+                return Some(CommitTask::Commit(state.dequeue(MAX_GROUP_REQUESTS)));
             }
             if state.bytes >= self.full / COPY_DIVISOR {
                 let ready = state.requests.iter().take_while(|request| may_be_copied(request));
                 let count = ready.count();
                 let before = state.bytes;
                 if count > 0 {
-                    let ready = state.take(count);
+                    let ready = state.dequeue(count);
                     state.copied = (requests + count, copied + before - state.bytes);
                     return Some(CommitTask::Copy(ready));
                 }
@@ -156,7 +156,7 @@ impl CommitQueue {
 
 impl QueueState {
     /// Removes and returns at most this many requests.
-    fn take(&mut self, most: usize) -> Vec<CommitRequest> {
+    fn dequeue(&mut self, most: usize) -> Vec<CommitRequest> {
         let count = self.requests.len().min(most);
         let taken: Vec<_> = self.requests.drain(..count).collect();
         self.bytes -= taken.iter().map(row_bytes).sum::<u64>();
@@ -228,7 +228,7 @@ mod tests {
         );
         assert!(matches!(queue.next(far), Some(CommitTask::Commit(group)) if group.len() == 1));
         queue.submit(request(1));
-        queue.finish(JobStatus::Failed);
+        queue.request_end(JobStatus::Failed);
         assert!(matches!(queue.next(far), Some(CommitTask::Commit(_))));
         assert_eq!(queue.next(far), Some(CommitTask::Finish(JobStatus::Failed)));
         queue.submit(request(1));
@@ -277,7 +277,7 @@ mod tests {
         assert!((far - FULL_GROUP_LEAD..far).contains(&Instant::now()));
         queue.submit(success(50, false));
         assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
-        queue.finish(JobStatus::Completed);
+        queue.request_end(JobStatus::Completed);
         assert_eq!(queue.next(far), Some(CommitTask::Commit(Vec::new())));
         assert_eq!(queue.next(far), Some(CommitTask::Finish(JobStatus::Completed)));
     }

@@ -7,7 +7,7 @@ use crate::protocol::{NodeNews, NodePolicy};
 
 impl NodeMachine {
     pub(super) fn on_gpu_free(&mut self, id: WorkerId) {
-        if let Some(index) = self.leases.of(id) {
+        if let Some(index) = self.leases.gpu_of(id) {
             self.leases.release(id);
             self.notice(format!("GPU {index}, which {id} had, is free again"));
         }

@@ -11,6 +11,6 @@ mod devices;
 mod folder;
 mod register;
 
-pub use devices::{Devices, TakenDevices, keep};
+pub use devices::{Devices, LeasedDevices, keep};
 pub use folder::SlotsError;
 pub use register::{MachineSlots, SlotLease, holders};

@@ -13,7 +13,7 @@ const FILE_PREFIX: &str = "worker-";
 /// How often we try to lock the gate.
 const GATE_TRIES: u32 = 20;
 
-/// Takes places for the workers of a job.
+/// Leases places for the workers of a job.
 #[derive(Debug)]
 pub struct MachineSlots {
     folder: SlotsFolder,
@@ -56,11 +56,11 @@ impl MachineSlots {
         Ok(Some(Self { folder, caps: caps.clone(), share, tenant: tenant.to_owned() }))
     }
 
-    /// Takes a place for one worker. `None` if none is left. Never waits for long.
+    /// Leases a place for one worker. `None` if none is left. Never waits for long.
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn take(&self) -> io::Result<Option<SlotLease>> {
+    pub fn lease(&self) -> io::Result<Option<SlotLease>> {
         let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(None) };
         let counted = self.count()?;
         let too_many = self.caps.workers.is_some_and(|most| counted.workers >= most)
@@ -197,16 +197,16 @@ mod tests {
         let machine = SlotsFixture::new();
         let one = machine.job(Some(2), None, 1);
         let other = machine.job(Some(2), None, 1);
-        let first = one.take().unwrap().expect("a place");
-        let second = other.take().unwrap().expect("a place");
-        assert!(one.take().unwrap().is_none());
-        assert!(other.take().unwrap().is_none());
+        let first = one.lease().unwrap().expect("a place");
+        let second = other.lease().unwrap().expect("a place");
+        assert!(one.lease().unwrap().is_none());
+        assert!(other.lease().unwrap().is_none());
         assert_eq!(holders(&machine.caps(Some(2), None)).unwrap(), [(std::process::id(), 2)]);
         drop(first);
-        let third = other.take().unwrap().expect("a place that was given back");
-        assert!(one.take().unwrap().is_none());
+        let third = other.lease().unwrap().expect("a place that was given back");
+        assert!(one.lease().unwrap().is_none());
         drop((second, third));
-        assert!(one.take().unwrap().is_some());
+        assert!(one.lease().unwrap().is_some());
     }
 
     #[test]
@@ -214,14 +214,14 @@ mod tests {
         let machine = SlotsFixture::new();
         let small = machine.job(None, Some(100), 30);
         let large = machine.job(None, Some(100), 60);
-        let first = large.take().unwrap().expect("60 of 100");
-        let _second = small.take().unwrap().expect("90 of 100");
-        assert!(small.take().unwrap().is_none(), "120 of 100");
-        assert!(large.take().unwrap().is_none(), "150 of 100");
+        let first = large.lease().unwrap().expect("60 of 100");
+        let _second = small.lease().unwrap().expect("90 of 100");
+        assert!(small.lease().unwrap().is_none(), "120 of 100");
+        assert!(large.lease().unwrap().is_none(), "150 of 100");
         drop(first);
-        let _third = small.take().unwrap().expect("60 of 100");
-        let _fourth = small.take().unwrap().expect("90 of 100");
-        assert!(large.take().unwrap().is_none(), "150 of 100");
+        let _third = small.lease().unwrap().expect("60 of 100");
+        let _fourth = small.lease().unwrap().expect("90 of 100");
+        assert!(large.lease().unwrap().is_none(), "150 of 100");
     }
 
     /// The jobs of one tenant leave room for the jobs of other tenants.
@@ -233,16 +233,16 @@ mod tests {
         let one = job("a");
         let again = job("a");
         let other = job("a b");
-        let first = one.take().unwrap().expect("a place");
-        let _second = again.take().unwrap().expect("a place");
-        assert!(one.take().unwrap().is_none() && again.take().unwrap().is_none());
-        let _third = other.take().unwrap().expect("the place that is left for others");
+        let first = one.lease().unwrap().expect("a place");
+        let _second = again.lease().unwrap().expect("a place");
+        assert!(one.lease().unwrap().is_none() && again.lease().unwrap().is_none());
+        let _third = other.lease().unwrap().expect("the place that is left for others");
         drop(first);
-        assert!(again.take().unwrap().is_some());
+        assert!(again.lease().unwrap().is_some());
         // A place without a readable tenant may belong to any tenant.
-        let _fourth = one.take().unwrap().expect("a place");
+        let _fourth = one.lease().unwrap().expect("a place");
         std::fs::write(machine.0.path().join("turns/worker-2"), "1").unwrap();
-        assert!(other.take().unwrap().is_none());
+        assert!(other.lease().unwrap().is_none());
     }
 
     #[test]
@@ -277,8 +277,8 @@ mod tests {
     fn a_place_without_a_share_leaves_no_memory() {
         let machine = SlotsFixture::new();
         let job = machine.job(None, Some(100), 10);
-        let _place = job.take().unwrap().expect("a place");
+        let _place = job.lease().unwrap().expect("a place");
         std::fs::write(machine.0.path().join("turns/worker-0"), "").unwrap();
-        assert!(job.take().unwrap().is_none());
+        assert!(job.lease().unwrap().is_none());
     }
 }

@@ -26,7 +26,7 @@ impl InputColumns {
     }
 
     /// Starts with the columns of `schema`, which were learned from `origin` before.
-    pub fn of(schema: &Schema, wanted: Option<&[String]>, origin: &str) -> Self {
+    pub fn from_schema(schema: &Schema, wanted: Option<&[String]>, origin: &str) -> Self {
         let fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
         let names = names(schema).into_iter().map(str::to_owned).collect();
         Self { fields, names, origin: Some(origin.to_owned()), ..Self::new(wanted) }

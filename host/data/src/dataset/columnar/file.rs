@@ -26,11 +26,11 @@ impl TypedTableFile {
     /// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or
     /// is of another kind.
     pub fn open(kind: TableKind, query: Option<&str>, path: &Path) -> Result<Self, DatasetError> {
-        Self::of(kind, query, path, FileReader::open(path)?)
+        Self::from_reader(kind, query, path, FileReader::open(path)?)
     }
 
     /// Like [`Self::open`], for a file that is already open.
-    pub(super) fn of(
+    pub(super) fn from_reader(
         kind: TableKind,
         query: Option<&str>,
         path: &Path,

@@ -92,7 +92,7 @@ impl<R: Read> StreamBatches<R> {
             } else {
                 compact(&batch.slice(taken, count))
             };
-            let table = ArrowStream::of(&part, part.schema_ref());
+            let table = ArrowStream::from_batch(&part, part.schema_ref());
             table.map_err(|error| broken("rows that cannot be written as Arrow data", &error))
         })?;
         self.current = (count < left).then_some((batch, taken + count));

@@ -299,7 +299,7 @@ impl ParquetFile {
         let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
             |&(leaf, root)| {
-                let storage = NumberStorage::of(
+                let storage = NumberStorage::for_column(
                     group.column(leaf),
                     self.stored_schema().field(root).data_type(),
                 )?;

@@ -151,9 +151,9 @@ impl RowReader {
         };
         drop(batches);
         let rows = batch.num_rows() as u64;
-        match ArrowStream::of(&batch, &self.schema) {
+        match ArrowStream::from_batch(&batch, &self.schema) {
             Ok(stream) => {
-                let ipc = self.ipc.put(stream);
+                let ipc = self.ipc.replace(stream);
                 Ok(LoadedRows { ipc, rows, runs, rejected_count, rejected })
             }
             Err(error) => Err(broken(format!("cannot be written as Arrow data: {error}"))),
@@ -173,7 +173,10 @@ impl RowReader {
             None => {
                 let opened = FileReader::open(&path).map_err(RowError::Unread)?;
                 let reader = opened.0.clone();
-                (reader, TypedTableFile::of(self.kind, self.query.as_deref(), &path, opened))
+                (
+                    reader,
+                    TypedTableFile::from_reader(self.kind, self.query.as_deref(), &path, opened),
+                )
             }
         };
         let start = (slice.part, slice.skip);

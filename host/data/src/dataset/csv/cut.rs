@@ -103,7 +103,7 @@ impl Cutter {
         unpacked: Option<String>,
     ) -> Result<CutFile<'_>, DatasetError> {
         let mut scan = match &self.csv {
-            Some(csv) if csv.quoted_newlines => CsvScan::of(csv),
+            Some(csv) if csv.quoted_newlines => CsvScan::from_format(csv),
             Some(csv) => CsvScan::of_lines_with_comments(csv),
             None => CsvScan::of_lines(),
         };
@@ -185,7 +185,7 @@ impl CutFile<'_> {
     }
 
     /// From now on a slice has at most this many records. With 0 there are no more slices.
-    pub fn take_at_most(&mut self, records: u64) {
+    pub fn set_max_records(&mut self, records: u64) {
         self.max_records = Some(records);
     }
 
@@ -466,7 +466,7 @@ impl CutFile<'_> {
             if !self.cutter.window.bytes().is_empty() {
                 break;
             }
-            let back = self.scan.finish();
+            let back = self.scan.end_last_record();
             self.check_spans();
             let Some(offset) = back else { break };
             self.go_back(offset);

@@ -65,7 +65,7 @@ impl Database {
             for (index, column) in columns.iter_mut().enumerate() {
                 let value = value(row, index)?;
                 bytes = bytes.saturating_add(size(value));
-                column.take(number, value)?;
+                column.learn_from_value(number, value)?;
             }
             check_size(bytes)
         })?;
@@ -179,8 +179,8 @@ impl SeenColumn {
     }
 
     /// Learns from a value. Fails if it does not fit the column.
-    fn take(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
-        let Some(kind) = StorageClass::of(value) else { return Ok(()) };
+    fn learn_from_value(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
+        let Some(kind) = StorageClass::from_value(value) else { return Ok(()) };
         match (self.kind, &self.declared) {
             (None, _) => self.kind = Some(kind),
             (Some(known), None) => self.kind = Some(known.join(kind).unwrap_or(known)),

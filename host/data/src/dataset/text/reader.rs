@@ -188,7 +188,7 @@ impl TableReader {
             },
         };
         drop(batches);
-        self.finish(&batch, misfits, LineOrigin::Parts(origins), label)
+        self.make_loaded_table(&batch, misfits, LineOrigin::Parts(origins), label)
     }
 
     /// Reads rows that were gathered from many files. All columns are in their text. Otherwise like
@@ -207,10 +207,10 @@ impl TableReader {
         let batch = self.project(batch, label)?;
         let all_fit = misfits.count == 0;
         let origin = LineOrigin::Spilled { root: root.to_owned(), rows: rows.clone(), all_fit };
-        self.finish(&batch, misfits, origin, label)
+        self.make_loaded_table(&batch, misfits, origin, label)
     }
 
-    fn finish(
+    fn make_loaded_table(
         &mut self,
         batch: &RecordBatch,
         misfits: Misfits,
@@ -218,9 +218,9 @@ impl TableReader {
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
         let rows = batch.num_rows() as u64;
-        match ArrowStream::of(batch, &self.schema) {
+        match ArrowStream::from_batch(batch, &self.schema) {
             Ok(stream) => Ok(LoadedTable {
-                ipc: self.ipc.put(stream),
+                ipc: self.ipc.replace(stream),
                 rows,
                 rejected_count: misfits.count,
                 rejected: misfits.named,
