@@ -3,7 +3,7 @@
 use super::error::EntryError;
 use super::pattern::Pattern;
 use super::table_log::TableLog;
-use super::{DatasetError, fail};
+use super::{DatasetError, err};
 use crate::model::{BadFile, LOCK_FILE, Source};
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
@@ -188,7 +188,7 @@ impl SourceListing {
                 None => (below, true),
             };
             if let Some(log) = found.filter(|log| log.owns(first, is_file)) {
-                return fail!("{}: {}", self.input, log.refusal(&folder.display().to_string()));
+                return err!("{}: {}", self.input, log.refusal(&folder.display().to_string()));
             }
         }
         Ok(())
@@ -342,7 +342,7 @@ impl SourceListing {
                         }
                         None => {
                             let input = &self.input;
-                            return fail!("{input}: the store has no {file}; check the address");
+                            return err!("{input}: the store has no {file}; check the address");
                         }
                     }
                 }
@@ -359,7 +359,7 @@ impl SourceListing {
         match fs::symlink_metadata(&path) {
             Ok(metadata) => Ok(EntryKind::from(metadata.file_type())),
             Err(error) => {
-                fail!("{}: {}: {error}; check the path", self.input, path.display())
+                err!("{}: {}: {error}; check the path", self.input, path.display())
             }
         }
     }
@@ -381,7 +381,7 @@ impl SourceListing {
                 self.levels.push(FolderLevel { entries, prefix: self.prefix.len(), table });
             }
             Err(error) if self.prefix.is_empty() => {
-                return fail!("{}: cannot list {}: {error}", self.input, path.display());
+                return err!("{}: cannot list {}: {error}", self.input, path.display());
             }
             Err(source) => {
                 let folder = self.prefix.clone();

@@ -8,7 +8,7 @@ use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
 use super::share;
 use super::text::each_file;
-use super::{PlanError, refuse};
+use super::{PlanError, err};
 use crate::dataset::columnar::{
     InputColumns, Resolution, TypedTableFile, check, from_message, to_message,
 };
@@ -135,7 +135,7 @@ pub(super) fn keys_of_paths<'a>(
         None => keys.first().map(String::as_str),
     };
     let kind = input.table.kind.name();
-    refuse!(
+    err!(
         "input '{}': partition_keys names '{}', which is in no folder's name, and {kind} files are \
          grouped by their folders only; put the files into folders named {}=…/, or name the levels of \
          their folders with partition_format, or use format: csv, whose rows are grouped by any column",
