@@ -4,7 +4,7 @@
 
 use super::columns::{columns_text, fit, values_schema, written_schema};
 use super::common::is_settled;
-use super::finish::convert_appended_rows;
+use super::convert::convert_appended_rows;
 use super::json;
 use super::sizes::size;
 use super::table_error::AttemptError;

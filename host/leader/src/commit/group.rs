@@ -1,10 +1,10 @@
 //! Commits one group: check, append, sync, journal, publish.
 
 use super::confirm::check_segment;
+use super::converted_output;
 use super::disk::{CommitRefusal, sync_file_system_of, sync_folder};
 use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE_PREFIX, holds_anything};
-use super::finish;
 use super::header::{HeaderColumns, open_columns_key};
 use super::lifecycle_files;
 use super::message::{CommitRequest, FinalFailure, ReclaimableAttempt, Success};
@@ -274,7 +274,7 @@ impl CommitState {
             }
         }
         if status == JobStatus::Completed {
-            finish::make(self, on_progress)?;
+            converted_output::make(self, on_progress)?;
         }
         parts_output::make(self, status, on_progress)?;
         if self.files.published {
@@ -287,7 +287,7 @@ impl CommitState {
         self.journal.record_end(status, notes)?;
         self.fail_point("finished");
         if status == JobStatus::Completed {
-            finish::clean_up(&self.target);
+            converted_output::clean_up(&self.target);
         }
         result
     }
