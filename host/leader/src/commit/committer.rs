@@ -156,7 +156,7 @@ impl CommitThread {
                     self.commit(group)?;
                     debug!(seconds = begun.elapsed().as_secs_f64(), "committed");
                 }
-                CommitTask::Finish(status) => {
+                CommitTask::EndJob(status) => {
                     let replies = self.replies.clone();
                     // If the leader no longer listens, it is ending.
                     let mut on_progress = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));

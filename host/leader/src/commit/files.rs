@@ -120,7 +120,7 @@ pub(super) fn rule<'a>(
     same_passes: bool,
     place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 ) -> PublishRule<'a> {
-    let finished = target.finish.as_ref().map(|finish| finish.name.as_str());
+    let finished = target.conversion.as_ref().map(|conversion| conversion.name.as_str());
     let reserved = [target.output_file.as_deref(), finished];
     PublishRule { on_conflict: target.on_conflict, reserved, same_passes, place }
 }

@@ -333,7 +333,7 @@ impl CommitState {
         if first.fits(&top) {
             return Ok(None);
         }
-        let is_lines = self.target.finish.is_none();
+        let is_lines = self.target.conversion.is_none();
         match first.joined(&top).filter(|_| !is_lines) {
             Some(joined) => Ok(Some(joined).filter(|joined| joined != first)),
             None => Err(CommitRefusal::Reject(top.why_unfit(first, is_lines))),

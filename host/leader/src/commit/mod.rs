@@ -48,6 +48,6 @@ pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{Committer, StillWriting, last_reply};
 pub(super) use error::CommitError;
 pub(super) use message::{CommitReply, CommitRequest, FinalFailure, ReclaimableAttempt, Success};
-pub(super) use target::{CommitTarget, Finish};
+pub(super) use target::{CommitTarget, OutputConversion};
 pub use target::{Make, OutputFileError};
 pub(super) use worker_folders::{WorkerFolders, worker_of};

@@ -2,7 +2,7 @@
 
 use super::tests::CommitFixture;
 use super::*;
-use crate::commit::target::Finish;
+use crate::commit::target::OutputConversion;
 use crate::files::remove_tree;
 use crate::model::{MiniBatchId, WorkerId};
 use std::fs::{self, File};
@@ -158,8 +158,8 @@ fn parts_with_types_are_made_at_the_end() {
                 io::Write::write_all(&mut target, format!("{rows} {text}").as_bytes()).unwrap();
                 if fails { Err("it is odd".into()) } else { Ok(()) }
             };
-        let finish = Some(Finish { name: "rows".into(), make: Arc::new(make) });
-        CommitTarget { finish, ..parts(bench) }
+        let conversion = Some(OutputConversion { name: "rows".into(), make: Arc::new(make) });
+        CommitTarget { conversion, ..parts(bench) }
     };
     bench.restart_as(with_types(&bench, false), false).unwrap();
     bench.committer().end_job(JobStatus::Failed);
