@@ -34,7 +34,7 @@ pub struct NodeJob {
     /// The memory budget of each worker.
     pub(super) budget: MemoryBudget,
     pub(super) job_dir: JobDir,
-    /// The places for workers on the machine. `None` if the operator sets no caps.
+    /// The slots for workers on the machine. `None` if the operator sets no caps.
     pub(super) slots: Option<MachineSlots>,
     /// Processes that were started during the preparation, if any.
     pub(super) prestarted: Option<PrestartedProcesses>,

@@ -33,7 +33,7 @@ pub struct RunningJob {
     pub(super) has_received: bool,
     /// Workers that were asked to end.
     pub(super) leaving: HashSet<WorkerId>,
-    /// Takes places on the machine for workers.
+    /// Leases slots on the machine for workers.
     pub(super) admission: Admission,
     /// The GPUs that the job has until it ends.
     pub(super) gpus: LeasedGpus,

@@ -1,4 +1,4 @@
-//! Starts a prepared job on this machine: processes, places for workers, GPUs, the monitor.
+//! Starts a prepared job on this machine: processes, slots for workers, GPUs, the monitor.
 
 use super::admission::Admission;
 use super::error::NodeError;

@@ -20,7 +20,7 @@ impl NodeMachine {
         }
         self.abandoned.remove(&id);
         self.waiting.remove(&id);
-        // The worker's place is free.
+        // The worker's slot is free.
         self.room_again_at = None;
         let how = describe_exit(exit);
         let Some(LiveWorker { activity, held, picked, .. }) = self.workers.remove(&id) else {

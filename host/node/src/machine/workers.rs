@@ -80,7 +80,7 @@ impl NodeMachine {
         self.leases.release(worker);
         self.next_worker = self.next_worker.min(worker.0);
         self.room_again_at = Some(self.now + NodePolicy::ROOM_PAUSE);
-        // Workers with higher numbers do not count: they will find no place either.
+        // Workers with higher numbers do not count: they will find no slot either.
         let mut others = self.workers.range(..worker).map(|(_, worker)| worker.is_doomed());
         let other_workers = match (others.next(), others.all(|is_doomed| is_doomed)) {
             (None, _) => OtherWorkers::Alone,

@@ -2,7 +2,7 @@
 //! stay within the operator's caps, and no two jobs have the same device. This module knows a job only by its
 //! tenant and the memory of its workers, and a device only by its name.
 //!
-//! - `register`: places for workers; `devices`: devices, such as GPUs;
+//! - `register`: slots for workers; `devices`: devices, such as GPUs;
 //! - `folder`: the folder of lock files, which both use.
 //!
 //! Imports only `model` and `files`.
