@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 
 pub use engine::run;
 
-/// Writes the results of a completed job to the store that the job names, if it names one.
+/// Uploads the results of a completed job to the store that the job names, if it names one.
 ///
 /// # Errors
-/// If the policy does not allow the store, or if the results could not be written.
-pub fn put_results(
+/// If the policy does not allow the store, or if the results could not be uploaded.
+pub fn upload_results(
     spec: &JobSpec,
     options: &Options,
     output: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), NodeError> {
-    node::put_results(spec, &options.node(), output, say)
+    node::upload_results(spec, &options.node(), output, say)
 }
 
 /// A job that is ready to run on this machine.
@@ -186,8 +186,8 @@ impl JobOnNode for JobHere {
         self.0.inspect_inputs(ask, on_report)
     }
 
-    fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
-        self.0.take_gpus(say)
+    fn lease_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
+        self.0.lease_gpus(say)
     }
 
     fn start(&mut self, plan: &PlanOptions) -> Result<RunningHere, NodeError> {
@@ -271,8 +271,8 @@ impl RunningNode for RunningHere {
         self.0.release(ids);
     }
 
-    fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
-        self.0.free(worker, id, attempt);
+    fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+        self.0.mark_reclaimable(worker, id, attempt);
     }
 
     fn flush(&mut self) {

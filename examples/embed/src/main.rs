@@ -71,7 +71,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     Ok(match result.status {
         JobStatus::Completed => {
             // Does nothing if the job file does not name a store for the results.
-            sandmill::put_results(&spec, &options, &output, &mut say)?;
+            sandmill::upload_results(&spec, &options, &output, &mut say)?;
             ExitCode::SUCCESS
         }
         JobStatus::Failed => {

@@ -60,7 +60,7 @@ fn lower(tensor: &Tensor) -> Result<tensor::Tensor, NnError> {
 /// Converts a tensor from the type of the bindings.
 fn lift(tensor: &tensor::Tensor) -> Result<Tensor, NnError> {
     let shape = tensor.dimensions().into_iter().map(|size| size as usize).collect();
-    Tensor::of(shape, Values::from_bytes(lift_type(tensor.ty()), tensor.data()))
+    Tensor::from_values(shape, Values::from_bytes(lift_type(tensor.ty()), tensor.data()))
 }
 
 fn lift_type(ty: tensor::TensorType) -> TensorType {

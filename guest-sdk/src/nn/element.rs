@@ -136,7 +136,7 @@ mod sealed {
     pub trait PlainNumber: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
         fn store(values: Vec<Self>) -> Values;
         fn view(values: &Values) -> Option<&[Self]>;
-        fn take(values: Values) -> Option<Vec<Self>>;
+        fn from_values(values: Values) -> Option<Vec<Self>>;
     }
 }
 
@@ -156,7 +156,7 @@ macro_rules! elements {
                     if let Values::$variant(values) = values { Some(values) } else { None }
                 }
 
-                fn take(values: Values) -> Option<Vec<Self>> {
+                fn from_values(values: Values) -> Option<Vec<Self>> {
                     if let Values::$variant(values) = values { Some(values) } else { None }
                 }
             }

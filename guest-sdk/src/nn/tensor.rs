@@ -33,10 +33,10 @@ impl Tensor {
         shape: impl Into<Vec<usize>>,
         values: impl Into<Vec<T>>,
     ) -> Result<Self, NnError> {
-        Self::of(shape.into(), T::store(values.into()))
+        Self::from_values(shape.into(), T::store(values.into()))
     }
 
-    pub(crate) fn of(shape: Vec<usize>, values: Values) -> Result<Self, NnError> {
+    pub(crate) fn from_values(shape: Vec<usize>, values: Values) -> Result<Self, NnError> {
         let found = values.len();
         if count(&shape) == Some(found) {
             return Ok(Tensor { shape, values });
@@ -124,7 +124,7 @@ impl Tensor {
     /// The elements are of another type.
     pub fn into_values<T: Element>(self) -> Result<Vec<T>, NnError> {
         let misfit = self.misfit::<T>();
-        T::take(self.values).ok_or(misfit)
+        T::from_values(self.values).ok_or(misfit)
     }
 
     /// A slice for each index of the first dimension. If the first dimension is the number of items in a

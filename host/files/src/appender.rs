@@ -91,7 +91,7 @@ impl Appender {
     }
 
     /// Writes bytes at an offset, and overwrites the bytes there.
-    pub fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), OutputError> {
+    pub fn write_at(&mut self, bytes: &[u8], offset: u64) -> Result<(), OutputError> {
         self.file.write_all_at(bytes, offset).map_err(|e| self.failed(e))?;
         self.end = self.end.max(offset + bytes.len() as u64);
         self.synced = self.synced.min(offset);
@@ -385,7 +385,7 @@ mod tests {
             assert!(!checker.holds(100, &segments[0]).unwrap(), "far beyond the end");
             assert!(checker.holds(6, &segments[0]).unwrap());
             again.patch(&part, &segments[1], 2).unwrap();
-            again.put(b"T", 0).unwrap();
+            again.write_at(b"T", 0).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), "Thtwo\ntwo\n");
             assert!(Appender::create(&path).is_err(), "an existing file is not overwritten");
         }

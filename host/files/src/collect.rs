@@ -59,7 +59,7 @@ impl InitFiles {
     ///
     /// # Errors
     /// If the folder cannot be listed, or holds more or deeper entries than a guest may leave.
-    pub fn of(folder: &Path) -> Result<Self, OutputError> {
+    pub fn scan(folder: &Path) -> Result<Self, OutputError> {
         let mut kept = Self::default();
         for entry in walkdir::WalkDir::new(folder).min_depth(1) {
             let failed = OutputError::io("list", folder);
@@ -168,7 +168,7 @@ fn clear(
             KeptRelation::File => *unchanged += 1,
             KeptRelation::Folder => {
                 *unchanged += 1;
-                // `InitFiles::of` limits the depth of this recursion.
+                // `InitFiles::scan` limits the depth of this recursion.
                 clear(folder, kept, &relative, keeps_changed, unchanged)?;
             }
         }

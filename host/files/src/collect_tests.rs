@@ -58,7 +58,7 @@ fn files_made_by_init_stay() {
     let at = |name: &str| folders.folder.join(name);
     fs::create_dir_all(at("made/inner")).unwrap();
     fs::write(at("labels"), "x").unwrap();
-    let kept = InitFiles::of(&folders.folder).unwrap();
+    let kept = InitFiles::scan(&folders.folder).unwrap();
     assert!(!folders.collect(&kept).unwrap());
     fs::write(at("made/inner/a"), "a").unwrap();
     fs::create_dir(at("new")).unwrap();
@@ -75,7 +75,7 @@ fn files_made_by_init_stay() {
     fs::write(at("labels"), "xy").unwrap();
     insta::assert_snapshot!(folders.collect(&kept).unwrap_err(), @"run changed /output/labels, which init made: a result file belongs to the mini-batch that writes it, so write new files in run");
     assert!(!clear_files(&folders.folder, &kept).unwrap());
-    let kept = InitFiles::of(&folders.folder).unwrap();
+    let kept = InitFiles::scan(&folders.folder).unwrap();
     fs::remove_dir(at("made/inner")).unwrap();
     fs::write(at("d"), "").unwrap();
     insta::assert_snapshot!(folders.collect(&kept).unwrap_err(), @"run removed /output/made/inner, which init made for all mini-batches: leave it where it is");
@@ -112,7 +112,7 @@ fn the_number_of_files_is_limited() {
         File::create(folders.folder.join(number.to_string())).unwrap();
     }
     insta::assert_snapshot!(folders.refused(), @"more than 100000 files and folders are in the output folder: write fewer, larger files, or make mini_batch_size smaller");
-    assert!(matches!(InitFiles::of(&folders.folder), Err(OutputError::TooMany { .. })));
+    assert!(matches!(InitFiles::scan(&folders.folder), Err(OutputError::TooMany { .. })));
     assert!(clear_files(&folders.folder, &InitFiles::default()).unwrap());
     assert_eq!(fs::read_dir(&folders.folder).unwrap().count(), 0);
 }

@@ -105,7 +105,7 @@ impl ManifestWriter {
             let mut merged = BufWriter::with_capacity(BLOCK_BYTES, File::create(to)?);
             let written = File::open(&path)?;
             let length = written.metadata()?.len();
-            merge(ManifestRecords::of(written, length), late, &mut merged)?;
+            merge(ManifestRecords::new(written, length), late, &mut merged)?;
             merged.flush()?;
             return fs::remove_file(&path);
         }
@@ -180,13 +180,13 @@ impl Manifest {
         if !metadata.is_file() {
             return Err(invalid("it is not a file"));
         }
-        let records = ManifestRecords::of(file, metadata.len());
+        let records = ManifestRecords::new(file, metadata.len());
         Ok(Self { prefix: String::new(), records, next: None })
     }
 
     /// Opens the manifest of a source, at the source's first object. The objects' paths are relative to the
     /// source's root. `None` if the source has no manifest.
-    pub fn of(source: &Source) -> io::Result<Option<Self>> {
+    pub fn open_source(source: &Source) -> io::Result<Option<Self>> {
         let Some(path) = &source.manifest else { return Ok(None) };
         let folder = path.parent().and_then(Path::parent).map(|slot| slot.join(DATA_FOLDER));
         let prefix = folder.and_then(|folder| source.root.strip_prefix(folder).ok()?.to_str());
@@ -273,7 +273,7 @@ struct ManifestRecords {
 }
 
 impl ManifestRecords {
-    fn of(file: File, length: u64) -> Self {
+    fn new(file: File, length: u64) -> Self {
         let file = Arc::new(file);
         Self { file, length, step: BLOCK_BYTES, end: 0, buffer: Vec::new(), consumed: 0 }
     }
@@ -420,20 +420,20 @@ mod tests {
         let records: Vec<_> = names.iter().map(|&name| (name.to_owned(), Ok(object(1)))).collect();
         written(dir.path(), &records);
         let names = |below: &str| {
-            let mut manifest = Manifest::of(&source(dir.path(), below)).unwrap().unwrap();
+            let mut manifest = Manifest::open_source(&source(dir.path(), below)).unwrap().unwrap();
             all(&mut manifest).into_iter().map(|(name, _)| name).collect::<Vec<_>>()
         };
         assert_eq!(names("b"), ["", "1", "c/2"]);
         assert_eq!(names("b/c"), ["2"]);
         assert!(names("none").is_empty());
         assert_eq!(names("").len(), 6);
-        let mut below = Manifest::of(&source(dir.path(), "b")).unwrap().unwrap();
+        let mut below = Manifest::open_source(&source(dir.path(), "b")).unwrap().unwrap();
         assert_eq!(below.find("c/2").unwrap(), Some(Ok(object(1))));
         assert_eq!(below.find("1").unwrap(), Some(Ok(object(1))));
         assert_eq!(below.find("a").unwrap(), None);
         let other = Source { root: "/elsewhere".into(), ..source(dir.path(), "") };
-        assert!(Manifest::of(&other).is_err());
-        assert!(Manifest::of(&Source { manifest: None, ..other }).unwrap().is_none());
+        assert!(Manifest::open_source(&other).is_err());
+        assert!(Manifest::open_source(&Source { manifest: None, ..other }).unwrap().is_none());
     }
 
     #[test]

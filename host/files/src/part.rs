@@ -25,7 +25,7 @@ pub struct PartFile {
 }
 
 impl PartFile {
-    /// Makes the empty file. If `keeps_all` is true, rows are kept even if they are reported as free.
+    /// Makes the empty file. If `keeps_all` is true, rows are kept even if they are reported as reclaimable.
     pub fn create(path: &Path, keeps_all: bool) -> Result<Self, OutputError> {
         let file = OpenOptions::new()
             .write(true)
@@ -90,16 +90,16 @@ impl PartFile {
         (found.unwrap_or(end), end)
     }
 
-    /// Frees the rows of this attempt and of all attempts before it.
-    pub fn free(&mut self, attempt: (MiniBatchId, u32)) {
+    /// Reclaims the space of the rows of this attempt and of all attempts before it.
+    pub fn reclaim(&mut self, attempt: (MiniBatchId, u32)) {
         let Some(last) = self.needed.iter().position(|(needed, _)| *needed == attempt) else {
             return;
         };
         let mut bytes: u64 = self.needed.drain(..=last).map(|(_, length)| length).sum();
         while let Some(first) = self.ranges.front_mut() {
-            let freed = bytes.min(first.1 - first.0);
-            first.0 += freed;
-            bytes -= freed;
+            let reclaimed = bytes.min(first.1 - first.0);
+            first.0 += reclaimed;
+            bytes -= reclaimed;
             if first.0 < first.1 {
                 break;
             }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn freed_space_is_reused() {
+    fn reclaimed_space_is_reused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.part");
         let mut part = PartFile::create(&path, false).unwrap();
@@ -160,22 +160,22 @@ mod tests {
         for id in 0..12 {
             offsets.push(part.append(b"row\n", 1, attempt(id)).unwrap().offset);
             if id % 4 == 3 {
-                part.free(attempt(id - 1));
+                part.reclaim(attempt(id - 1));
             }
         }
         assert_eq!(offsets, [0, 4, 8, 12, 0, 4, 8, 16, 0, 4, 8, 12]);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 20);
-        // If all rows are kept, no space is freed.
+        // If all rows are kept, no space is reclaimed.
         let mut part = PartFile::create(&path, true).unwrap();
         part.begin(b"x\n").unwrap();
         part.append(b"1\n", 1, attempt(0)).unwrap();
-        part.free(attempt(0));
+        part.reclaim(attempt(0));
         part.append(b"2\n", 1, attempt(1)).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"x\n1\n2\n");
     }
 
     proptest! {
-        /// Needed rows stay where they were written, whatever is freed.
+        /// Needed rows stay where they were written, whatever is reclaimed.
         #[test]
         fn needed_rows_are_never_overwritten(
             steps in prop::collection::vec((0_usize..40, prop::option::of(0_u64..12)), 1..60),
@@ -188,9 +188,9 @@ mod tests {
                 let bytes = vec![id.to_le_bytes()[0]; length];
                 wanted.push((id, part.append(&bytes, 1, attempt(id)).unwrap()));
                 if let Some(age) = age {
-                    let last_freed = id.saturating_sub(age);
-                    part.free(attempt(last_freed));
-                    wanted.retain(|(id, _)| *id > last_freed);
+                    let last_reclaimed = id.saturating_sub(age);
+                    part.reclaim(attempt(last_reclaimed));
+                    wanted.retain(|(id, _)| *id > last_reclaimed);
                 }
                 let file = File::open(&path).unwrap();
                 for (_, segment) in &wanted {

@@ -25,9 +25,9 @@ impl OpenRoot {
     }
 
     /// Opens the folder of a source. Files that are objects of a store need not be fetched yet.
-    pub fn of(source: &Source) -> Self {
+    pub fn open_source(source: &Source) -> Self {
         // If a manifest cannot be opened, the planner has already failed.
-        let manifest = Manifest::of(source).ok().flatten().map(Mutex::new);
+        let manifest = Manifest::open_source(source).ok().flatten().map(Mutex::new);
         Self { manifest, ..Self::open(&source.root) }
     }
 
@@ -107,7 +107,7 @@ mod tests {
         symlink("linked", data("sub/link")).unwrap();
         let manifest = Some(slot.join("list/manifest"));
         let source = Source { manifest, ..Source::new("data", data("sub")) };
-        let root = OpenRoot::of(&source);
+        let root = OpenRoot::open_source(&source);
         for (name, is_here) in
             [("a", true), ("absent", false), ("link", false), ("other", false), ("failed", false)]
         {

@@ -14,7 +14,7 @@ const MAX_RESULT_BYTES: u64 = 1 << 16;
 /// whole lines of text, and not exceed the limit.
 pub fn results(data: &[u8]) {
     let [format_bits, result_bits, results @ ..] = data else { return };
-    let mut format = OutputFormat::of(KINDS[usize::from(format_bits % 3)]);
+    let mut format = OutputFormat::default_for(KINDS[usize::from(format_bits % 3)]);
     format.quoting = QUOTINGS[usize::from((format_bits >> 2) & 3)];
     format.header = format_bits & 0x10 != 0;
     format.index = format_bits & 0x20 != 0;

@@ -7,8 +7,8 @@
 //! - If the directory's job is running, or if the directory belongs to another job or is a foreign folder,
 //!   the claim is refused, whatever the options say.
 //!
-//! [`hold`] first locks the directory and changes nothing in it. The content of the directory decides whether
-//! the job then begins or resumes.
+//! [`lock_job_dir`] first locks the directory and changes nothing in it. The content of the directory decides
+//! whether the job then begins or resumes.
 
 use super::claim_error::ClaimError;
 use super::folder_lock::FolderLock;
@@ -165,10 +165,13 @@ impl Claim {
 /// job.
 ///
 /// Changes nothing, except that it creates the directory if it is missing.
-pub(super) fn hold(job_dir: &JobDir, wanted: ClaimRequest<'_>) -> Result<JobDirLock, ClaimError> {
+pub(super) fn lock_job_dir(
+    job_dir: &JobDir,
+    wanted: ClaimRequest<'_>,
+) -> Result<JobDirLock, ClaimError> {
     let root = resolve(job_dir.root())?;
     let mut created = missing_folders(&root);
-    let lock = lock_job_dir(job_dir, &root)?;
+    let lock = lock_root(job_dir, &root)?;
     let earlier = read_earlier(job_dir, wanted.name)?;
     let output = match wanted.output {
         Some(path) => path.to_owned(),
@@ -264,7 +267,7 @@ impl JobDirLock {
     /// Begins the job, and removes what an earlier run of it made. A failure changes nothing, except that
     /// missing folders may have been created.
     pub(super) fn begin(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
-        let output_lock = self.take_output_folder(true)?;
+        let output_lock = self.lock_output_folder(true)?;
         self.make_private()?;
         let started = Timestamp::now();
         let state = JobState::new(&self.name, new_id(started), started);
@@ -288,7 +291,7 @@ impl JobDirLock {
     /// Resumes the job that the directory holds. The output folder must be the one of the earlier run, so
     /// that everything in this folder belongs to the job.
     pub(super) fn resume(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
-        let output_lock = self.take_output_folder(false)?;
+        let output_lock = self.lock_output_folder(false)?;
         self.make_private()?;
         let started = Timestamp::now();
         let mut state = JobState::new(&self.name, new_id(started), started);
@@ -335,14 +338,14 @@ impl JobDirLock {
 
     /// Creates an output folder outside the job directory, or checks that the existing one may be used, and
     /// locks it. With `must_be_empty`, the folder may hold nothing but the job's own old rows.
-    fn take_output_folder(&self, must_be_empty: bool) -> Result<Option<FolderLock>, ClaimError> {
+    fn lock_output_folder(&self, must_be_empty: bool) -> Result<Option<FolderLock>, ClaimError> {
         let output = self.output.as_path();
         if output.starts_with(&self.root) {
             return Ok(None);
         }
         make_folder(output)?;
         // Permissions do not show whether files can be created: the file system may be read-only or full.
-        let lock = FolderLock::take(output);
+        let lock = FolderLock::try_lock(output);
         let lock = lock.map_err(|e| ClaimError::folder("write to the output folder", output, e))?;
         let Some(lock) = lock else {
             return Err(ClaimError::OutputInUse(output.to_owned()));
@@ -364,10 +367,11 @@ impl JobDirLock {
 }
 
 /// Creates the directory if it is missing, accessible only to this user, and locks it.
-fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
+fn lock_root(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
     root.parent().map_or(Ok(()), make_folder)?;
     make_folder_with_mode(root, Mode::RWXU)?;
-    let lock = FolderLock::take(root).map_err(|e| ClaimError::io("lock the folder", root, e))?;
+    let lock =
+        FolderLock::try_lock(root).map_err(|e| ClaimError::io("lock the folder", root, e))?;
     if let Some(lock) = lock {
         return Ok(lock);
     }

@@ -27,8 +27,11 @@ impl ClaimFixture {
         claim(&self.job, "iris", Some(&self.out()))
     }
 
-    fn hold(&self, output: Option<&Path>) -> Result<JobDirLock, ClaimError> {
-        hold(&self.job, ClaimRequest { name: "iris", output, output_file: Some("rows.csv") })
+    fn lock(&self, output: Option<&Path>) -> Result<JobDirLock, ClaimError> {
+        lock_job_dir(
+            &self.job,
+            ClaimRequest { name: "iris", output, output_file: Some("rows.csv") },
+        )
     }
 
     fn end(&self, claimed: Result<Claim, ClaimError>, status: JobStatus) {
@@ -51,7 +54,7 @@ impl ClaimFixture {
 }
 
 fn claim(job: &JobDir, name: &str, output: Option<&Path>) -> Result<Claim, ClaimError> {
-    hold(job, ClaimRequest { name, output, output_file: Some("rows.csv") })?.begin(None)
+    lock_job_dir(job, ClaimRequest { name, output, output_file: Some("rows.csv") })?.begin(None)
 }
 
 fn result(status: JobStatus) -> JobResult {
@@ -103,7 +106,7 @@ fn locking_a_job_directory_changes_nothing() {
     let state = fixture.state();
     let rows = fixture.job.default_output().join("rows.csv");
     write(rows.clone(), "1");
-    drop(fixture.hold(Some(&fixture.out())).unwrap());
+    drop(fixture.lock(Some(&fixture.out())).unwrap());
     assert!(fixture.state() == state && rows.exists() && !fixture.out().exists());
 }
 
@@ -121,7 +124,7 @@ fn a_resumed_job_keeps_its_files_and_state() {
     }
     let file = JobFile::new("job.yaml".as_ref(), &[]);
     let out = fixture.out();
-    let claimed = fixture.hold(Some(&out)).unwrap().resume(Some(file.clone())).unwrap();
+    let claimed = fixture.lock(Some(&out)).unwrap().resume(Some(file.clone())).unwrap();
     assert!(claimed.has_earlier_run() && kept.iter().all(|path| path.exists()));
     let state = fixture.state();
     assert_eq!((state.status, state.times_resumed, state.begun), (JobStanding::Running, 1, begun));
@@ -131,7 +134,7 @@ fn a_resumed_job_keeps_its_files_and_state() {
     assert!(kept.iter().all(|path| path.exists()), "existing files stay");
     assert_eq!((fixture.state().status, fixture.state().times_resumed), (JobStanding::Failed, 0));
     drop(claimed);
-    drop(fixture.hold(Some(&out)).unwrap().resume(None).unwrap());
+    drop(fixture.lock(Some(&out)).unwrap().resume(None).unwrap());
     assert_eq!(fixture.state().times_resumed, 1);
     let earlier =
         fs::read_to_string(fixture.job.state_file()).unwrap().replace("times_resumed", "taken_up");
@@ -146,7 +149,7 @@ fn a_job_directory_may_be_moved() {
     let moved = fixture.dir.path().join("moved");
     fs::rename(fixture.job.root(), &moved).unwrap();
     fixture.job = JobDir::new(&moved);
-    let held = fixture.hold(None).unwrap();
+    let held = fixture.lock(None).unwrap();
     assert_eq!(held.earlier_output().as_deref(), Some(held.output()));
 }
 
@@ -162,7 +165,7 @@ fn changed_results_of_a_completed_job_are_reported() {
     fixture.end(claimed, JobStatus::Completed);
     let out = fixture.out();
     let describe = || {
-        let changed = fixture.hold(Some(&out)).unwrap().output_changed().unwrap()?;
+        let changed = fixture.lock(Some(&out)).unwrap().output_changed().unwrap()?;
         let real = fixture.dir.path().canonicalize().unwrap();
         Some(changed.replace(&real.display().to_string(), "DIR"))
     };
@@ -198,7 +201,7 @@ fn only_its_owner_can_access_a_job_directory() {
     }
     fs::set_permissions(fixture.job.state_file(), PermissionsExt::from_mode(0o666)).unwrap();
     let mark = fixture.state().mark;
-    let claimed = fixture.hold(Some(&fixture.out())).unwrap().resume(None).unwrap();
+    let claimed = fixture.lock(Some(&fixture.out())).unwrap().resume(None).unwrap();
     assert_eq!(mode(fixture.job.root()), 0o700);
     assert_eq!([mode(&fixture.job.logs()), mode(&fixture.job.state_file())], [0o700, 0o600]);
     assert!(!mark.is_empty() && claimed.state.mark == mark, "it is the same job");
@@ -379,18 +382,18 @@ fn a_claim_that_is_undone_leaves_no_trace() {
 #[test]
 fn a_mark_is_known_before_anything_changes() {
     let fixture = ClaimFixture::new();
-    let held = fixture.hold(None).unwrap();
+    let held = fixture.lock(None).unwrap();
     let mark = held.mark().to_owned();
     assert!(!held.was_unmarked());
     fixture.end(held.begin(None), JobStatus::Completed);
     assert_eq!(fixture.state().mark, mark);
-    let held = fixture.hold(None).unwrap();
+    let held = fixture.lock(None).unwrap();
     assert_eq!((held.mark(), held.was_unmarked()), (mark.as_str(), false));
     drop(held);
     // An earlier version wrote no mark.
     let mut state = fixture.state();
     state.mark.clear();
     state.write(&fixture.job.state_file()).unwrap();
-    let held = fixture.hold(None).unwrap();
+    let held = fixture.lock(None).unwrap();
     assert!(held.was_unmarked() && !held.mark().is_empty());
 }

@@ -2,7 +2,8 @@
 //! the listener for events. The driver makes no decisions itself.
 
 use super::commit::{
-    CommitError, CommitReply, CommitRequest, Committer, FreedAttempt, StillWriting, last_reply,
+    CommitError, CommitReply, CommitRequest, Committer, ReclaimableAttempt, StillWriting,
+    last_reply,
 };
 use super::control::Control;
 use super::intake::PlanIntake;
@@ -177,7 +178,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 self.on_deadline().await;
             }
             if let Some(result) = self.result.take() {
-                return self.finish(result).await;
+                return self.conclude(result).await;
             }
             if self.local_job.job().wants_commits() {
                 self.committer.flush();
@@ -300,7 +301,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     fn act_on(&mut self, reported: NodeReport) -> Vec<JobMessage> {
         match reported {
             NodeReport::Planned(message) => {
-                return self.intake.take(message, &mut self.local_job, &self.committer);
+                return self.intake.on_message(message, &mut self.local_job, &self.committer);
             }
             NodeReport::Fetched(number, failed) => return self.intake.arrived(number, failed),
             NodeReport::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
@@ -340,9 +341,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
-        if let Some(CommitReply::Free(attempts)) = reply {
-            for FreedAttempt { worker, id, attempt } in attempts {
-                self.local_job.node.free(worker, id, attempt);
+        if let Some(CommitReply::Reclaimable(attempts)) = reply {
+            for ReclaimableAttempt { worker, id, attempt } in attempts {
+                self.local_job.node.mark_reclaimable(worker, id, attempt);
             }
             return;
         }
@@ -356,8 +357,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
             Some(CommitReply::Rejected { id, failure }) => JobMessage::Rejected(id, failure),
             Some(CommitReply::Fatal(error)) => JobMessage::CommitFailed(error.to_string()),
-            // `Free` is handled above. The committer sends the other two only after `finish`.
-            Some(CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Free(_))
+            // `Reclaimable` is handled above. The committer sends the other two only after `end_job`.
+            Some(
+                CommitReply::Finishing(_) | CommitReply::Finished | CommitReply::Reclaimable(_),
+            )
             | None => JobMessage::CommitFailed(CommitError::BrokeDown.to_string()),
         });
     }
@@ -381,7 +384,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     /// Records the job's end, then emits its last event.
-    async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
+    async fn conclude(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
         self.local_job.node.close();
         if let Err(error) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
@@ -420,7 +423,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     async fn finish_commits(&mut self, status: JobStatus) -> Result<(), CommitError> {
         // If the committer stopped earlier, the result already says why.
         let Some(mut commits) = self.commits.take() else { return Ok(()) };
-        self.committer.finish(status);
+        self.committer.end_job(status);
         let output = self.claim.output().display().to_string();
         let patience = self.patience;
         let mut notify = |writing: StillWriting| {

@@ -39,10 +39,10 @@ impl FolderLock {
     ///
     /// # Errors
     /// If the folder cannot be opened or written to.
-    pub(super) fn take(path: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn try_lock(path: &Path) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let folder = File::from(at_its_path(path, flags, Mode::empty())?);
-        let Some(mut file) = take_lock_file(&folder)? else { return Ok(None) };
+        let Some(mut file) = try_lock_file(&folder)? else { return Ok(None) };
         let older = folder.try_clone()?;
         let older = match try_lock(&older)? {
             true => Some(older),
@@ -92,12 +92,12 @@ impl Drop for FolderLock {
 pub struct JobHold(#[expect(dead_code, reason = "holds the lock")] FolderLock);
 
 impl JobHold {
-    /// Holds the directory at this path. `None` if a job is running in it.
+    /// Locks the directory at this path. `None` if a job is running in it.
     ///
     /// # Errors
     /// If the directory cannot be opened or written to.
-    pub fn take(dir: &Path) -> io::Result<Option<Self>> {
-        Ok(FolderLock::take(&dir.canonicalize()?)?.map(Self))
+    pub fn try_lock(dir: &Path) -> io::Result<Option<Self>> {
+        Ok(FolderLock::try_lock(&dir.canonicalize()?)?.map(Self))
     }
 
     /// Whether this path is the lock file of the held directory, which is removed when this value is dropped.
@@ -107,7 +107,7 @@ impl JobHold {
 }
 
 /// Opens, creates and locks the lock file. `None` if another process holds the lock.
-fn take_lock_file(folder: &File) -> io::Result<Option<File>> {
+fn try_lock_file(folder: &File) -> io::Result<Option<File>> {
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     loop {
@@ -188,16 +188,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         assert!(!is_locked(&path));
-        let lock = FolderLock::take(&path).unwrap().expect("it is free");
+        let lock = FolderLock::try_lock(&path).unwrap().expect("it is free");
         assert!(is_locked(&path));
-        assert!(FolderLock::take(&path).unwrap().is_none());
+        assert!(FolderLock::try_lock(&path).unwrap().is_none());
         assert_eq!(mode(&path.join(LOCK_FILE)), 0o600);
         drop(lock);
         assert!(!is_locked(&path) && !path.join(LOCK_FILE).exists());
-        drop(FolderLock::take(&path).unwrap().expect("it is free again"));
+        drop(FolderLock::try_lock(&path).unwrap().expect("it is free again"));
         // A killed process leaves its file.
         std::fs::write(path.join(LOCK_FILE), "1\n").unwrap();
-        assert!(!is_locked(&path) && FolderLock::take(&path).unwrap().is_some());
+        assert!(!is_locked(&path) && FolderLock::try_lock(&path).unwrap().is_some());
     }
 
     /// Threads that take and release the lock concurrently never hold it at the same time.
@@ -212,7 +212,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        let Some(_lock) = FolderLock::take(&path).unwrap() else { continue };
+                        let Some(_lock) = FolderLock::try_lock(&path).unwrap() else { continue };
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                         std::thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -232,9 +232,9 @@ mod tests {
         let older = File::open(&path).unwrap();
         flock(&older, FlockOperation::LockExclusive).unwrap();
         assert!(is_locked(&path));
-        assert!(FolderLock::take(&path).unwrap().is_none());
+        assert!(FolderLock::try_lock(&path).unwrap().is_none());
         drop(older);
-        let _lock = FolderLock::take(&path).unwrap().expect("it is free");
+        let _lock = FolderLock::try_lock(&path).unwrap().expect("it is free");
         let older = File::open(&path).unwrap();
         assert_eq!(flock(&older, FlockOperation::NonBlockingLockExclusive), Err(Errno::WOULDBLOCK));
     }
@@ -263,10 +263,10 @@ mod tests {
         let read = io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut line);
         if read.is_ok() {
             assert!(!is_locked(&path));
-            let lock = FolderLock::take(&path).unwrap().expect("no job has it");
+            let lock = FolderLock::try_lock(&path).unwrap().expect("no job has it");
             lock.make_private().unwrap();
             assert_eq!(mode(&path), 0o700);
-            assert!(FolderLock::take(&path).unwrap().is_none());
+            assert!(FolderLock::try_lock(&path).unwrap().is_none());
         } else {
             eprintln!("not tested: another user's lock, because there is no flock");
         }

@@ -69,9 +69,9 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
     } = spec;
     let mut settings = IdentitySettings(Vec::new());
     settings.inputs(inputs, input_kind);
-    settings.put("partition_keys", partition_keys);
+    settings.insert("partition_keys", partition_keys);
     let own_count = (*own_arguments).min(arguments.len());
-    settings.put("arguments", &&arguments[..own_count]);
+    settings.insert("arguments", &&arguments[..own_count]);
     for (name, value) in environment_variables {
         // The value may be a password.
         settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
@@ -81,11 +81,11 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         settings.side_input(mount, address, files);
     }
     if let (Some(path), Some(files)) = (source_directory, &found.source_directory) {
-        settings.put("source_directory", path);
+        settings.insert("source_directory", path);
         settings.0.push(("the files in source_directory".to_owned(), stored_digest(files)));
     }
     if let Some(script) = script {
-        settings.put("entry_script", &script.guest);
+        settings.insert("entry_script", &script.guest);
         if let (None, Some(files)) = (source_directory, &found.source_directory) {
             settings
                 .0
@@ -93,11 +93,11 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         }
     }
     settings.models(models, inference, found);
-    settings.put("output", output);
-    settings.put("append_row_file_name", append_row_file_name);
+    settings.insert("output", output);
+    settings.insert("append_row_file_name", append_row_file_name);
     settings.output_format(output_format);
     for (key, value) in spec.deciding() {
-        settings.put_text(key, value);
+        settings.insert_text(key, value);
     }
     settings.0
 }
@@ -105,45 +105,45 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
 struct IdentitySettings(Vec<(String, String)>);
 
 impl IdentitySettings {
-    fn put(&mut self, name: &str, value: &impl Serialize) {
+    fn insert(&mut self, name: &str, value: &impl Serialize) {
         // Plain data always serialises. If it did not, all such values would compare as equal.
-        self.put_text(name, serde_json::to_string(value).unwrap_or_default());
+        self.insert_text(name, serde_json::to_string(value).unwrap_or_default());
     }
 
-    fn put_text(&mut self, name: &str, text: String) {
+    fn insert_text(&mut self, name: &str, text: String) {
         let text = if text.len() > MAX_VALUE_BYTES { digest(text.as_bytes()) } else { text };
         self.0.push((name.to_owned(), text));
     }
 
     fn inputs(&mut self, inputs: &[JobInput], kind: &InputKind) {
         let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
-        self.put("inputs", &names);
+        self.insert("inputs", &names);
         for JobInput { name, paths, partition_format, take } in inputs {
-            self.put(&format!("inputs.{name}.path"), paths);
-            self.put(&format!("inputs.{name}.partition_format"), partition_format);
+            self.insert(&format!("inputs.{name}.path"), paths);
+            self.insert(&format!("inputs.{name}.partition_format"), partition_format);
             // Jobs of earlier versions, which did not have this setting, can still resume.
             if take.is_some() {
-                self.put(&format!("inputs.{name}.take"), take);
+                self.insert(&format!("inputs.{name}.take"), take);
             }
         }
         match kind {
             InputKind::Files { mini_batch_files } => {
                 let noun = if *mini_batch_files == 1 { "file" } else { "files" };
-                self.put("mini_batch_size", &format!("{mini_batch_files} {noun}"));
+                self.insert("mini_batch_size", &format!("{mini_batch_files} {noun}"));
             }
             InputKind::Tables { mini_batch_size, inputs: tables, full_inference } => {
                 let size = match mini_batch_size {
                     SliceSize::Bytes(bytes) => format!("{bytes} bytes"),
                     SliceSize::Rows(_) => mini_batch_size.to_string(),
                 };
-                self.put("mini_batch_size", &size);
+                self.insert("mini_batch_size", &size);
                 let inference = if *full_inference { &"full" } else { &"first part" };
-                self.put("schema_inference", inference);
+                self.insert("schema_inference", inference);
                 for (input, table) in inputs.iter().zip(tables) {
                     self.table(&input.name, table);
                 }
             }
-            InputKind::Void { count } => self.put("rank_mini_batch_count", count),
+            InputKind::Void { count } => self.insert("rank_mini_batch_count", count),
         }
     }
 
@@ -196,19 +196,19 @@ impl IdentitySettings {
         if *rename_duplicates {
             format["duplicate_names"] = json!("rename");
         }
-        self.put(&format!("inputs.{input}.format"), &format);
-        self.put(&format!("inputs.{input}.schema"), schema);
-        self.put(&format!("inputs.{input}.columns"), columns);
-        self.put(&format!("inputs.{input}.hive"), hive);
+        self.insert(&format!("inputs.{input}.format"), &format);
+        self.insert(&format!("inputs.{input}.schema"), schema);
+        self.insert(&format!("inputs.{input}.columns"), columns);
+        self.insert(&format!("inputs.{input}.hive"), hive);
         // Jobs of earlier versions, which did not have these settings, can still resume.
         if !dropped.is_empty() {
-            self.put(&format!("inputs.{input}.drop_columns"), dropped);
+            self.insert(&format!("inputs.{input}.drop_columns"), dropped);
         }
         if !types.is_empty() {
-            self.put(&format!("inputs.{input}.types"), types);
+            self.insert(&format!("inputs.{input}.types"), types);
         }
         if query.is_some() {
-            self.put(&format!("inputs.{input}.query"), query);
+            self.insert(&format!("inputs.{input}.query"), query);
         }
     }
 
@@ -219,8 +219,8 @@ impl IdentitySettings {
         let name = format!("the side input at {guest}");
         match address {
             // The files come from the store, so the path on this machine does not matter.
-            Some(address) => self.put(&name, &address.to_string()),
-            None => self.put(&name, host),
+            Some(address) => self.insert(&name, &address.to_string()),
+            None => self.insert(&name, host),
         }
         self.0.push((format!("the files in {name}"), stored_digest(files)));
     }
@@ -266,7 +266,7 @@ impl IdentitySettings {
                 "file": found.file,
                 "backend": backend_value(*backend), "device": device, "fallback": fallback,
             });
-            self.put(&name, &value);
+            self.insert(&name, &value);
             let sha256 = stored_digest(&found.sha256);
             self.0.push((format!("{name}: the ONNX file"), sha256));
             if let Some(folder) = &found.folder {
@@ -274,7 +274,7 @@ impl IdentitySettings {
             }
         }
         if *allow_guest_models {
-            self.put("inference.allow_guest_models", &backend_value(Backend::Auto));
+            self.insert("inference.allow_guest_models", &backend_value(Backend::Auto));
         }
     }
 
@@ -298,12 +298,12 @@ impl IdentitySettings {
         if *compression != Compression::None {
             value["compression"] = json!(compression);
         }
-        self.put("output_format", &value);
+        self.insert("output_format", &value);
         if join.is_some() {
-            self.put("join", join);
+            self.insert("join", join);
         }
         if *layout != OutputLayout::File {
-            self.put("output_layout", layout);
+            self.insert("output_layout", layout);
         }
     }
 }

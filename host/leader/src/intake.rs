@@ -66,7 +66,7 @@ impl PlanIntake {
 
     /// Handles a message of the planner, which is not trusted because it parses untrusted files. Returns
     /// messages for the state machine.
-    pub(super) fn take(
+    pub(super) fn on_message(
         &mut self,
         message: FromPlanner,
         local_job: &mut LocalJob<impl RunningNode>,

@@ -52,11 +52,11 @@ pub trait JobOnNode {
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
-    /// Takes the GPUs that the job may use. Returns notices about them for the user, one line each.
+    /// Leases the GPUs that the job may use. Returns notices about them for the user, one line each.
     ///
     /// # Errors
     /// If the free GPUs cannot be determined.
-    fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Self::Error>;
+    fn lease_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Self::Error>;
 
     /// Sets up what runs the job. `plan` says how its inputs will be planned. Nothing runs yet.
     ///
@@ -122,7 +122,7 @@ pub trait RunningNode: OrderTarget {
 
     /// Reports that the rows of this attempt, and of all attempts that its worker reported before, are in the
     /// output.
-    fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32);
+    fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32);
 
     /// Sends the queued messages to workers.
     fn flush(&mut self);

@@ -2,7 +2,7 @@
 //! directory. The claim comes last, so that an earlier error leaves no trace.
 
 use super::ClaimError;
-use super::claim::{ClaimRequest, hold, resolve};
+use super::claim::{ClaimRequest, lock_job_dir, resolve};
 use super::job::PreparedOnNode;
 use super::job_state::JobState;
 use super::nodes::{JobOnNode as _, NodeHandle};
@@ -34,7 +34,7 @@ pub fn prepare<N: NodeHandle>(
     let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
     let wanted = ClaimRequest { name: &spec.name, output: request.output.as_deref(), output_file };
-    let held = hold(&job_dir, wanted)?;
+    let held = lock_job_dir(&job_dir, wanted)?;
     let mut ready = ReadyToResume { spec, found, node, job_dir, parent: request.parent };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {

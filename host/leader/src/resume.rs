@@ -59,10 +59,10 @@ impl<N: JobOnNode> ReadyToResume<N> {
     ) -> Outcome<N> {
         let mut notices = options.notices.clone();
         notices.append(&mut self.found.notices);
-        notices.extend(self.node.take_gpus(say).map_err(PrepareError::Node)?);
+        notices.extend(self.node.lease_gpus(say).map_err(PrepareError::Node)?);
         // Do this before anything of an earlier run is removed, so that a job that is refused here loses
         // nothing.
-        let parent = match self.take_parent_folder(&held, &mut notices) {
+        let parent = match self.claim_parent_folder(&held, &mut notices) {
             Ok(parent) => parent,
             Err(error) => {
                 held.give_up();
@@ -101,7 +101,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
     }
 
     /// The folder for copies of logs and metrics, if the job has a parent.
-    fn take_parent_folder(
+    fn claim_parent_folder(
         &self,
         held: &JobDirLock,
         notices: &mut Vec<String>,
@@ -264,7 +264,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let mut comparison = Comparison::new(recorded, &self.found.sources);
         let mut result = Ok(());
         let mut on_report = |report| {
-            result = comparison.take(report);
+            result = comparison.compare(report);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let inspected = self.node.inspect_inputs(&request, &mut on_report);

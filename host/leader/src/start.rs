@@ -2,7 +2,7 @@
 
 use super::EngineError;
 use super::commit::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, OutputConversion, Success,
     WorkerFolders, worker_of,
 };
 use super::job::{PreparedJob, ResumedJob};
@@ -113,8 +113,8 @@ fn commit_target<N: JobOnNode>(job: &PreparedJob<N>) -> CommitTarget {
     let appends = job.spec.worker.output_action == OutputAction::AppendRow;
     let name = &job.spec.append_row_file_name;
     let format = &job.spec.output_format;
-    let finish = (appends && !format.kind.is_lines())
-        .then(|| Finish { name: name.clone(), make: job.node.finisher() });
+    let conversion = (appends && !format.kind.is_lines())
+        .then(|| OutputConversion { name: name.clone(), make: job.node.finisher() });
     CommitTarget {
         worker_folders: WorkerFolders::ThisMachine(job.job_dir.clone()),
         output: job.claim.output().to_owned(),
@@ -124,7 +124,7 @@ fn commit_target<N: JobOnNode>(job: &PreparedJob<N>) -> CommitTarget {
         header_wanted: format.has_header(),
         is_plain: format.is_plain(),
         part_suffix: format.part_ending().filter(|_| appends),
-        finish,
+        conversion,
     }
 }
 

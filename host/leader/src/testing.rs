@@ -31,7 +31,7 @@ impl CommitTarget {
             header_wanted: false,
             is_plain: true,
             part_suffix: None,
-            finish: None,
+            conversion: None,
         }
     }
 }

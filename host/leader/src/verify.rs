@@ -157,7 +157,7 @@ impl<'a> Comparison<'a> {
     }
 
     /// Compares the next part of the plan.
-    pub(super) fn take(&mut self, report: InspectReport) -> Result<(), InputsChanged> {
+    pub(super) fn compare(&mut self, report: InspectReport) -> Result<(), InputsChanged> {
         match report {
             InspectReport::MiniBatches(inspected) => {
                 self.digest.add(inspected.iter().map(|inspected| &inspected.batch));
@@ -300,7 +300,7 @@ mod tests {
     fn compared(known: RecordedPlan, messages: Vec<InspectReport>) -> Result<(), String> {
         let sources = [Source::new("texts", "/data".into())];
         let mut comparison = Comparison::new(known, &sources);
-        let result = messages.into_iter().try_for_each(|report| comparison.take(report));
+        let result = messages.into_iter().try_for_each(|report| comparison.compare(report));
         result.map_err(|InputsChanged(text)| format!("changed: {text}"))
     }
 
@@ -359,7 +359,7 @@ mod tests {
             let changed = is_younger.then_some(known.created + SignedDuration::from_secs(50));
             let [batch] = batches(&[7]).try_into().unwrap();
             let mut comparison = Comparison::new(known, &sources);
-            let result = comparison.take(InspectReport::MiniBatches(vec![InspectedMiniBatch {
+            let result = comparison.compare(InspectReport::MiniBatches(vec![InspectedMiniBatch {
                 batch,
                 stamp,
                 changed,

@@ -16,7 +16,7 @@ pub struct FileStamp {
 
 impl FileStamp {
     /// The current stamp of a file.
-    pub fn of(metadata: &Metadata) -> Self {
+    pub fn from_metadata(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -37,7 +37,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         let other = dir.path().join("b");
-        let stamp = || FileStamp::of(&path.metadata().unwrap());
+        let stamp = || FileStamp::from_metadata(&path.metadata().unwrap());
         fs::write(&path, "12").unwrap();
         let before = stamp();
         assert_eq!(stamp(), before);

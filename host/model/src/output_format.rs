@@ -162,7 +162,7 @@ pub struct OutputFormat {
 
 impl OutputFormat {
     /// The default format of a kind.
-    pub fn of(kind: OutputKind) -> Self {
+    pub fn default_for(kind: OutputKind) -> Self {
         Self {
             kind,
             compression: match kind {
@@ -252,7 +252,7 @@ pub fn unfinished(file_name: &str) -> String {
 
 impl Default for OutputFormat {
     fn default() -> Self {
-        Self::of(OutputKind::Text)
+        Self::default_for(OutputKind::Text)
     }
 }
 

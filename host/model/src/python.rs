@@ -13,7 +13,7 @@ pub enum ScriptLanguage {
 
 impl ScriptLanguage {
     /// The language of a file, by its name. `None` if it is not a script.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn from_path(path: &Path) -> Option<Self> {
         let extension = path.extension()?.to_str()?.to_ascii_lowercase();
         match extension.as_str() {
             "py" => Some(Self::Python),

@@ -1,4 +1,4 @@
-//! Starts workers if the machine has places for them (see `machine_slots`).
+//! Starts workers if the machine has slots for them (see `machine_slots`).
 
 use crate::machine_slots::{MachineSlots, SlotLease};
 use crate::model::{WorkerId, os_error};
@@ -13,19 +13,19 @@ use std::io;
 pub(super) enum Spawned {
     /// The worker runs, with this process id.
     Runs(u32),
-    /// The machine has no place for the worker now.
+    /// The machine has no slot for the worker now.
     NoRoom,
     /// The process cannot be started, for this reason.
     Failed(String),
 }
 
-/// The places on the machine that this job's workers have.
+/// The slots on the machine that this job's workers have.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     /// `None` if there are no caps.
     slots: Option<MachineSlots>,
     taken: HashMap<WorkerId, SlotLease>,
-    /// Whether a worker of this round found no place.
+    /// Whether a worker of this round found no slot.
     is_full: bool,
 }
 
@@ -34,18 +34,18 @@ impl Admission {
         Self { slots, ..Self::default() }
     }
 
-    /// Whether there may be no place for a worker.
+    /// Whether there may be no slot for a worker.
     pub(super) fn is_capped(&self) -> bool {
         self.slots.is_some()
     }
 
-    /// Begins a new round of starts. Once a worker finds no place, all later workers of the same round get
+    /// Begins a new round of starts. Once a worker finds no slot, all later workers of the same round get
     /// none either. Their numbers are used again, so no worker with a higher number may run.
     pub(super) fn begin_round(&mut self) {
         self.is_full = false;
     }
 
-    /// Starts a worker process, if there is a place for it.
+    /// Starts a worker process, if there is a slot for it.
     pub(super) fn start(
         &mut self,
         pool: &mut Pool,
@@ -53,12 +53,12 @@ impl Admission {
         setup: WorkerSetup,
     ) -> Spawned {
         let worker = setup.worker;
-        match self.take_place(worker) {
+        match self.lease_slot(worker) {
             Ok(true) => {}
             Ok(false) => return Spawned::NoRoom,
             Err(e) => {
                 return Spawned::Failed(format!(
-                    "its place on the machine cannot be taken: {}",
+                    "its slot on the machine cannot be leased: {}",
                     os_error(&e)
                 ));
             }
@@ -77,18 +77,18 @@ impl Admission {
         }
     }
 
-    /// Takes a place for a worker. Returns whether the worker may start.
-    fn take_place(&mut self, worker: WorkerId) -> io::Result<bool> {
+    /// Leases a slot for a worker. Returns whether the worker may start.
+    fn lease_slot(&mut self, worker: WorkerId) -> io::Result<bool> {
         let Some(slots) = &self.slots else { return Ok(true) };
-        let place = if self.is_full { None } else { slots.take()? };
-        self.is_full = place.is_none();
-        if let Some(place) = place {
-            self.taken.insert(worker, place);
+        let slot = if self.is_full { None } else { slots.lease()? };
+        self.is_full = slot.is_none();
+        if let Some(slot) = slot {
+            self.taken.insert(worker, slot);
         }
         Ok(!self.is_full)
     }
 
-    /// Frees the place of a worker that is gone.
+    /// Frees the slot of a worker that is gone.
     pub(super) fn release(&mut self, worker: WorkerId) {
         self.taken.remove(&worker);
     }

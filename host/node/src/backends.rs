@@ -149,7 +149,8 @@ mod tests {
         std::fs::write(&job, "entry_script: entry.wasm\ninputs: {texts: a.txt}\n").unwrap();
         let mut spec = crate::spec::load_plain(&job, &[]).unwrap();
         spec.models.push(ModelSpec { name: "digits".to_owned(), backend, ..ModelSpec::sample() });
-        let options = NodeOptions { onnxruntime: named, ..NodeOptions::of("/nonexistent") };
+        let options =
+            NodeOptions { onnxruntime: named, ..NodeOptions::for_program("/nonexistent") };
         let found = find_onnxruntime(&spec, &options).map_err(|error| error.to_string())?;
         assert_eq!(found.onnxruntime, None);
         Ok(found.notice.unwrap_or_default())

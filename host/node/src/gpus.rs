@@ -6,7 +6,7 @@ use super::kernels;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::gpu::{Inventory, MemoryWatch, Nvidia};
-use crate::machine_slots::{Devices, SlotsError, TakenDevices};
+use crate::machine_slots::{Devices, LeasedDevices, SlotsError};
 use crate::model::{GpuLease, InferenceSettings};
 use crate::spec::JobSpec;
 use std::fmt::Write as _;
@@ -16,15 +16,15 @@ use std::fmt::Write as _;
 pub(super) struct LeasedGpus {
     leases: Vec<GpuLease>,
     /// Holds the locks.
-    _taken: TakenDevices,
+    _taken: LeasedDevices,
     /// `None` if no driver reports GPU memory.
     memory: Option<MemoryWatch>,
 }
 
 impl LeasedGpus {
-    /// Takes as many GPUs as the job has workers for. If it gets fewer, a notice says why, and which
+    /// Leases as many GPUs as the job has workers for. If it gets fewer, a notice says why, and which
     /// processes have the other GPUs.
-    pub(super) fn take(
+    pub(super) fn acquire(
         spec: &JobSpec,
         options: &NodeOptions,
     ) -> Result<(Self, Option<String>), SlotsError> {
@@ -32,10 +32,10 @@ impl LeasedGpus {
             return Ok((Self::default(), None));
         }
         let nvidia = Nvidia::open();
-        let inventory = Inventory::of(&nvidia);
+        let inventory = Inventory::from_driver(&nvidia);
         let (candidates, names) = candidates(spec.gpus, &inventory);
         let most = spec.gpus.min(spec.process_count) as usize;
-        let taken = Devices::open(&options.policy.machine())?.take(&names, most)?;
+        let taken = Devices::open(&options.policy.machine())?.lease(&names, most)?;
         let leases: Vec<GpuLease> = taken
             .held
             .iter()

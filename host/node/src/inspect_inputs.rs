@@ -129,7 +129,11 @@ struct WorkerView {
 impl WorkerView {
     /// Reports files that were changed after `since`.
     fn new(sources: &[Source], since: Timestamp) -> Self {
-        Self { roots: sources.iter().map(OpenRoot::of).collect(), since, now: Timestamp::now() }
+        Self {
+            roots: sources.iter().map(OpenRoot::open_source).collect(),
+            since,
+            now: Timestamp::now(),
+        }
     }
 
     fn inspect(&self, batches: Vec<MiniBatch>) -> Vec<InspectedMiniBatch> {

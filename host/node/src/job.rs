@@ -34,7 +34,7 @@ pub struct NodeJob {
     /// The memory budget of each worker.
     pub(super) budget: MemoryBudget,
     pub(super) job_dir: JobDir,
-    /// The places for workers on the machine. `None` if the operator sets no caps.
+    /// The slots for workers on the machine. `None` if the operator sets no caps.
     pub(super) slots: Option<MachineSlots>,
     /// Processes that were started during the preparation, if any.
     pub(super) prestarted: Option<PrestartedProcesses>,
@@ -49,12 +49,12 @@ impl NodeJob {
         wait_for(&self.staged.objects, &self.options, say);
     }
 
-    /// Takes the GPUs that the job may have, and prepares them. Returns notices for the user.
+    /// Leases the GPUs that the job may have, and prepares them. Returns notices for the user.
     ///
     /// # Errors
     /// If it is not possible to find out which GPUs other jobs have.
-    pub fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
-        let (mut gpus, lacking) = LeasedGpus::take(&self.spec, &self.options)?;
+    pub fn lease_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
+        let (mut gpus, lacking) = LeasedGpus::acquire(&self.spec, &self.options)?;
         if !gpus.is_empty() {
             self.inference.cuda = cuda_folders(&self.options);
         }

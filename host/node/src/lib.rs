@@ -83,4 +83,4 @@ pub use python::PythonError;
 pub use real_paths::with_real_paths;
 pub use run::RunningJob;
 pub use setup::plan_request;
-pub use staging::{Staged, objects_folder, put_results, stage};
+pub use staging::{Staged, objects_folder, stage, upload_results};

@@ -76,8 +76,8 @@ pub(super) fn map(
         say(MapNews::Began(MappedRows { id, first: taken.first, count: taken.count }))?;
         let mut sink = RowSink::new(&mut rows, false);
         let tally = call(instance, id, &taken, &mut sink)
-            .and_then(|loaded| sink.finish(loaded))
-            .and_then(|tally| outgoing.take(&rows, tally.header.as_ref()).map(|()| tally));
+            .and_then(|loaded| sink.into_tally(loaded))
+            .and_then(|tally| outgoing.write_results(&rows, tally.header.as_ref()).map(|()| tally));
         match tally {
             Ok(tally) => say(returned(&tally))?,
             Err(failure) => return say(MapNews::Failed(failure)),

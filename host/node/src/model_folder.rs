@@ -58,7 +58,7 @@ pub(super) fn file_stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
         let Ok(metadata) = path.metadata() else { continue };
         if metadata.is_file() {
             let name = path.strip_prefix(folder).unwrap_or(path).to_str()?;
-            stamps.push((name.to_owned(), FileStamp::of(&metadata)));
+            stamps.push((name.to_owned(), FileStamp::from_metadata(&metadata)));
         }
         if stamps.len() as u64 > MAX_FILES {
             return None;

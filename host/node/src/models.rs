@@ -65,7 +65,7 @@ pub(super) fn inspect_model(
         }
     }
     let folder = folder.map_err(failed)?;
-    Ok(InspectedModel { sha256, file: real, folder, stamp: FileStamp::of(&metadata) })
+    Ok(InspectedModel { sha256, file: real, folder, stamp: FileStamp::from_metadata(&metadata) })
 }
 
 /// The name of each model with the paths of its files and folders, without links.
@@ -132,7 +132,7 @@ pub(super) fn stage(
 fn open_again(model: &ModelSpec, inspected: &InspectedModel) -> Result<File, ModelError> {
     let opened = regular_at_its_path(&inspected.file);
     let (file, now) = opened.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
-    if FileStamp::of(&now) != inspected.stamp {
+    if FileStamp::from_metadata(&now) != inspected.stamp {
         let name = model.name.clone();
         let path = model.file.clone();
         return Err(ModelError::Changed { name, path });
@@ -166,7 +166,7 @@ pub(super) fn placed(
             Some(folder) => model.file.strip_prefix(folder).unwrap_or(&model.file),
             None => model.file.file_name().map_or(Path::new(""), Path::new),
         };
-        let stamp = host.join(file).metadata().ok().as_ref().map(FileStamp::of);
+        let stamp = host.join(file).metadata().ok().as_ref().map(FileStamp::from_metadata);
         let beside = model.folder.as_deref().and_then(model_folder::file_stamps);
         JobModel {
             name: model.name.clone(),
@@ -232,7 +232,7 @@ mod tests {
             assert_eq!(fs::read_to_string(placed.host.join(&placed.file)).unwrap(), text);
             assert_eq!(placed.guest, "/models/digits");
             let metadata = placed.host.join(&placed.file).metadata().unwrap();
-            assert_eq!(placed.stamp, Some(FileStamp::of(&metadata)));
+            assert_eq!(placed.stamp, Some(FileStamp::from_metadata(&metadata)));
         }
     }
 

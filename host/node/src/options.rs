@@ -25,7 +25,7 @@ pub struct NodeOptions {
 #[cfg(test)]
 impl NodeOptions {
     /// Options with this `sandmill` binary, and defaults for the rest.
-    pub(crate) fn of(program: &str) -> Self {
+    pub(crate) fn for_program(program: &str) -> Self {
         Self {
             cache_dir: None,
             program: program.into(),

@@ -45,7 +45,7 @@ pub fn prepare(
     let staged = stage(&spec, &options, say)?;
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);
-    let checked = real.of(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
+    let checked = real.apply_to(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
     options.policy.check(&checked, &staged.sources, Some(&job_dir))?;
     refuse_overlap(&spec, &staged, job_dir.root())?;
     let script = FoundScript::find(&spec, &options, &mut real, say)?;
@@ -314,7 +314,7 @@ mod tests {
         fs::write(&job, format!("name: x\nentry_script: {}\n{lines}\n", entry.display())).unwrap();
         let spec = spec::load_plain(&job, &[]).map_err(|errors| errors.to_string()).unwrap();
         let cache_dir = Some(folder.join("cache"));
-        let options = NodeOptions { cache_dir, ..NodeOptions::of("/nonexistent") };
+        let options = NodeOptions { cache_dir, ..NodeOptions::for_program("/nonexistent") };
         let resolved = |path: &Path| resolve(path).unwrap();
         let ask = PrepareRequest {
             output: spec.output.as_deref().map(resolved),

@@ -27,7 +27,7 @@ pub fn with_real_paths(spec: &JobSpec, staged: &Staged) -> Result<JobSpec, NodeE
     let real = RealPaths::find(spec, staged)?;
     let output = spec.output.as_deref().map(resolve).transpose()?;
     let parent = spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?;
-    Ok(real.of(spec, staged, output.as_deref(), parent.as_deref()))
+    Ok(real.apply_to(spec, staged, output.as_deref(), parent.as_deref()))
 }
 
 impl RealPaths {
@@ -46,7 +46,7 @@ impl RealPaths {
 
     /// A copy of the job with these paths, and with the staged files. `output`, `parent`: the resolved paths
     /// of the output folder and of the parent job's folder.
-    pub(super) fn of(
+    pub(super) fn apply_to(
         &self,
         spec: &JobSpec,
         staged: &Staged,

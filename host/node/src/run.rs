@@ -33,7 +33,7 @@ pub struct RunningJob {
     pub(super) has_received: bool,
     /// Workers that were asked to end.
     pub(super) leaving: HashSet<WorkerId>,
-    /// Takes places on the machine for workers.
+    /// Leases slots on the machine for workers.
     pub(super) admission: Admission,
     /// The GPUs that the job has until it ends.
     pub(super) gpus: LeasedGpus,
@@ -359,8 +359,8 @@ impl RunningJob {
 
     /// Tells a worker that the output has the rows of this attempt, and of all attempts that the worker
     /// reported before.
-    pub fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
-        self.pool.queue(worker, &ToWorker::Free { id, attempt });
+    pub fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+        self.pool.queue(worker, &ToWorker::Reclaimable { id, attempt });
     }
 
     /// Sends the messages that are queued for workers.

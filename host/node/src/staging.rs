@@ -111,7 +111,7 @@ fn refuses_tables(spec: &JobSpec, input: &JobInput) -> bool {
 /// The error for a path that leads out of the cache. Only the downloading process could have made such a
 /// link.
 fn outside(what: &str, path: &Path) -> StoreError {
-    StoreError::AllOutside(path.to_owned()).of(what)
+    StoreError::AllOutside(path.to_owned()).with_input(what)
 }
 
 /// Downloads side inputs and models into `staged`, and starts the download of inputs. Returns the inputs with
@@ -132,7 +132,7 @@ fn stage_inputs(
     let mut kept = KeptObjects::default();
     let stager = stager(spec, options, &cache);
     for stored in &spec.stored {
-        let with_key = |error: StoreError| error.of(&stored.key);
+        let with_key = |error: StoreError| error.with_input(&stored.key);
         let path = stager.fetch(&stored.key, &stored.address, &mut kept, &mut watch)?;
         match stored.kind {
             StoredKind::SideInput(_) if !path.is_dir() => {
@@ -188,7 +188,7 @@ pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dy
 ///
 /// # Errors
 /// If the policy forbids the store, or if the upload fails.
-pub fn put_results(
+pub fn upload_results(
     spec: &JobSpec,
     options: &NodeOptions,
     output: &Path,
@@ -198,7 +198,7 @@ pub fn put_results(
     options.policy.check_stores(spec)?;
     let stop = || options.cancel.reason().is_some();
     let mut watch = Watch { stop: &stop, say };
-    Ok(stager(spec, options, Path::new("")).put(output, address, &mut watch)?)
+    Ok(stager(spec, options, Path::new("")).upload_folder(output, address, &mut watch)?)
 }
 
 fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> Stager<'a> {

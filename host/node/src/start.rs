@@ -1,4 +1,4 @@
-//! Starts a prepared job on this machine: processes, places for workers, GPUs, the monitor.
+//! Starts a prepared job on this machine: processes, slots for workers, GPUs, the monitor.
 
 use super::admission::Admission;
 use super::error::NodeError;
@@ -37,7 +37,7 @@ impl NodeJob {
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
         let mut pool = Pool::new(self.options.program.clone(), component, events);
         if let Some(prestarted) = self.prestarted.take() {
-            pool.take_over(prestarted);
+            pool.adopt(prestarted);
         }
         let gpus = std::mem::take(&mut self.gpus);
         let monitor_options = MonitorOptions {

@@ -192,7 +192,7 @@ fn paths(registered: &Registered) -> String {
 
 impl RegistryError {
     /// Converts SQLite's error.
-    pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
+    pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         if let rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::InvalidColumnType(..)

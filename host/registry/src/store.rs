@@ -80,10 +80,10 @@ impl Registry {
             // SQLite must not run functions that the file's own schema names.
             connection.pragma_update(None, "trusted_schema", false)?;
             // Read everything in one transaction: another process may be making the registry.
-            let format = DatabaseFormat::of(&*connection.unchecked_transaction()?)?;
+            let format = DatabaseFormat::read(&*connection.unchecked_transaction()?)?;
             Ok((connection, format))
         };
-        let (connection, format) = connect().map_err(|e| RegistryError::of(&path, e))?;
+        let (connection, format) = connect().map_err(|e| RegistryError::from_sqlite(&path, e))?;
         let has_table = format.check(&path)?;
         Ok(Self { path, connection, has_table })
     }
@@ -100,11 +100,11 @@ impl Registry {
         may_exist: bool,
     ) -> Result<Registered, RegistryError> {
         let Self { path, connection, has_table } = self;
-        let failed = |e| RegistryError::of(path, e);
+        let failed = |e| RegistryError::from_sqlite(path, e);
         // Lock the registry before reading it: another process may be about to register the same name.
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-        if !DatabaseFormat::of(&transaction).map_err(failed)?.check(path)? {
+        if !DatabaseFormat::read(&transaction).map_err(failed)?.check(path)? {
             transaction.execute_batch(schema::CREATE_TABLE).map_err(failed)?;
             transaction
                 .pragma_update(None, "application_id", schema::APPLICATION_ID)
@@ -146,7 +146,7 @@ impl Registry {
         kind: RegisteredKind,
         wanted: &RegisteredName,
     ) -> Result<Registered, RegistryError> {
-        let failed = |e| RegistryError::of(&self.path, e);
+        let failed = |e| RegistryError::from_sqlite(&self.path, e);
         let latest = match self.has_table {
             true => latest(&self.connection, kind, &wanted.name).map_err(failed)?,
             false => None,
@@ -186,7 +186,7 @@ impl Registry {
         // If there is no such version, this error lists the existing versions.
         let found = self.find(kind, wanted)?;
         let Self { path, connection, .. } = self;
-        let failed = |e| RegistryError::of(path, e);
+        let failed = |e| RegistryError::from_sqlite(path, e);
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let mut removed = versions(&transaction, kind, Some(&found.name)).map_err(failed)?;
@@ -208,7 +208,8 @@ impl Registry {
         if !self.has_table {
             return Ok(Vec::new());
         }
-        versions(&self.connection, kind, None).map_err(|e| RegistryError::of(&self.path, e))
+        versions(&self.connection, kind, None)
+            .map_err(|e| RegistryError::from_sqlite(&self.path, e))
     }
 
     /// The latest version of each name, sorted by name.
@@ -229,7 +230,7 @@ impl Registry {
             let mut statement = self.connection.prepare(&sql)?;
             statement.query_map([kind.word()], schema::read)?.collect()
         };
-        read().map_err(|e| RegistryError::of(&self.path, e))
+        read().map_err(|e| RegistryError::from_sqlite(&self.path, e))
     }
 
     /// Similar names, nearest first.
@@ -249,7 +250,7 @@ struct DatabaseFormat {
 }
 
 impl DatabaseFormat {
-    fn of(connection: &Connection) -> rusqlite::Result<Self> {
+    fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let number =
             |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
         let tables = "SELECT count(*) FROM sqlite_schema";

@@ -155,7 +155,12 @@ pub struct Attempt {
 
 impl Attempt {
     /// Makes an attempt from the report of its end.
-    pub fn of(worker: &str, report: &AttemptReport, location: &str, started: Timestamp) -> Self {
+    pub fn from_report(
+        worker: &str,
+        report: &AttemptReport,
+        location: &str,
+        started: Timestamp,
+    ) -> Self {
         Self {
             id: report.id,
             attempt: report.attempt,
@@ -294,7 +299,7 @@ impl History {
                 if self.workers.get(&worker).is_some_and(|found| found.doing == running) {
                     self.set_activity(&worker, WorkerActivity::Waiting, at);
                 }
-                let attempt = Attempt::of(&worker, &report, &location, started);
+                let attempt = Attempt::from_report(&worker, &report, &location, started);
                 self.add_attempt(attempt, *report, will_retry);
             }
             _ => {}

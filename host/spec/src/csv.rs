@@ -7,7 +7,7 @@ use super::scope::Located;
 use crate::model::CsvFormat;
 
 /// Returns the CSV options of an input, with defaults for missing keys.
-pub(super) fn of(input: &RawInput, format: InputFormat) -> CsvFormat {
+pub(super) fn options(input: &RawInput, format: InputFormat) -> CsvFormat {
     let default = CsvFormat::default();
     let delimiter = if format == InputFormat::Tsv { b'\t' } else { default.delimiter };
     let quote = value(input.quote.as_ref()).unwrap_or(default.quote);
@@ -36,7 +36,8 @@ fn value<T: Copy>(given: Option<&Located<T>>) -> Option<T> {
 
 /// Refuses a character with two meanings, and `duplicate_names` for files without a header.
 pub(super) fn check(input: &RawInput, report: &ErrorReport) {
-    let csv = of(input, input.format.as_ref().map_or(InputFormat::Files, |format| format.value));
+    let csv =
+        options(input, input.format.as_ref().map_or(InputFormat::Files, |format| format.value));
     if let Some((key, Some(other))) = csv.conflict() {
         let characters = [
             ("quote", input.quote.as_ref().map(|it| (&it.origin, &it.key)), csv.quote),

@@ -137,7 +137,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
     if let Some(mut cache) = scope.group("cache") {
         cache_folder = cache.text("folder");
         cache_size = cache.setting("size").map(|setting| setting.value);
-        cache.finish();
+        cache.report_unread();
     }
     if let Some(setting) =
         cache_folder.as_ref().filter(|setting| !Path::new(&setting.value).is_absolute())
@@ -147,7 +147,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
             format!("found {:?}; expected an absolute path to a folder", setting.value),
         );
     }
-    scope.finish();
+    scope.report_unread();
     Some(Datastores {
         file: Some(path.to_owned()),
         stores,
@@ -242,7 +242,7 @@ fn datastore(
             Some((key, option, value?))
         })
         .collect();
-    scope.finish();
+    scope.report_unread();
     let Some(kind) = kind else {
         if !report.has_error_at(&path) {
             report.error(&origin, &path, "has no type; write type: s3, azure, gcs or http");

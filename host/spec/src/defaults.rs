@@ -68,7 +68,7 @@ impl<'r> Defaults<'r> {
     }
 
     /// Returns the job file's value, or else the default.
-    pub(super) fn of<T: Clone>(
+    pub(super) fn value_or_default<T: Clone>(
         &self,
         raw: &RawJob,
         field: impl Fn(&RawJob) -> &Option<Located<T>>,

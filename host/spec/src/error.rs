@@ -116,7 +116,7 @@ impl ErrorReport {
 
     /// The file's own name for one of our keys.
     pub(super) fn name_in_file<'k>(&self, key: &'k str) -> Cow<'k, str> {
-        self.names.of(key)
+        self.names.name_for(key)
     }
 
     /// Records that an input is an MLTable whose files are passed on as files, not as a table.
@@ -166,7 +166,7 @@ impl ErrorReport {
                 _ => false,
             };
             if !is_typed {
-                error.key = self.names.of(&error.key).into_owned();
+                error.key = self.names.name_for(&error.key).into_owned();
             }
         }
         errors.sort_by(|a, b| a.origin.cmp(&b.origin));

@@ -15,7 +15,7 @@ impl KeyNames {
     }
 
     /// The file's name for a key. It is our own name unless another name was recorded.
-    pub(super) fn of<'k>(&self, key: &'k str) -> Cow<'k, str> {
+    pub(super) fn name_for<'k>(&self, key: &'k str) -> Cow<'k, str> {
         let names = self.0.borrow();
         let found = names.iter().filter_map(|(ours, theirs)| {
             let rest = key.strip_prefix(ours.as_str())?;
@@ -48,7 +48,7 @@ mod tests {
             ("node_count", "resources.instance_count"),
             ("inputs.x", "inputs.x"),
         ] {
-            assert_eq!(names.of(ours), theirs);
+            assert_eq!(names.name_for(ours), theirs);
         }
     }
 }

@@ -158,7 +158,7 @@ pub(crate) fn limits(
 ) -> GivenLimits {
     let Some(mut group) = scope.group("limits") else { return GivenLimits::default() };
     let given = read(&mut group);
-    group.finish();
+    group.report_unread();
     given
 }
 

@@ -31,7 +31,7 @@ pub(super) fn check(
     location: &JobFileLocation,
     report: &ErrorReport,
 ) -> (Vec<JobInput>, InputKind, Vec<String>) {
-    let count = defaults.of(raw, |raw| &raw.rank_mini_batch_count);
+    let count = defaults.value_or_default(raw, |raw| &raw.rank_mini_batch_count);
     if let Some(count) = u64::try_from(count).ok().filter(|count| *count > 0) {
         if raw.inputs.is_some() {
             report.notice("inputs are ignored: rank_mini_batch_count is above 0");
@@ -425,7 +425,7 @@ fn tables_kind(
             };
             TableInput {
                 kind: format.table().unwrap_or_default(),
-                csv: csv::of(input, format),
+                csv: csv::options(input, format),
                 schema: input.schema.as_ref().map(|setting| setting.value.clone()),
                 columns: input.columns.as_ref().map(names),
                 dropped: input.drop_columns.as_ref().map(names).unwrap_or_default(),
@@ -435,7 +435,7 @@ fn tables_kind(
                     .map(|setting| setting.value.clone())
                     .unwrap_or_default(),
                 hive: input.hive.as_ref().map(|setting| setting.value),
-                query: query::of(input),
+                query: query::sqlite_query(input),
                 files: input.files.as_ref().is_some_and(|setting| setting.value),
             }
         })

@@ -21,7 +21,7 @@ impl JobFileLocation {
     ///
     /// # Errors
     /// If the current folder is unknown, or the folder's path is not text.
-    pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, FileError> {
+    pub(super) fn find(file: &Path, policy: &OperatorPolicy) -> Result<Self, FileError> {
         let absolute = std::path::absolute(file).map_err(FileError::NoCurrentFolder)?;
         let folder = absolute.parent().unwrap_or(Path::new("/")).to_owned();
         if folder.to_str().is_none() {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn job_names_are_made_to_fit() {
         let location = |file: &str| {
-            JobFileLocation::of(Path::new(file), &OperatorPolicy::default()).expect("a location")
+            JobFileLocation::find(Path::new(file), &OperatorPolicy::default()).expect("a location")
         };
         for (file, name) in [
             ("/a/digits.yaml", "digits"),

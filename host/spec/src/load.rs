@@ -48,7 +48,7 @@ pub fn load(
             None
         }
     };
-    finish(path, spec, report)
+    spec_or_errors(path, spec, report)
 }
 
 /// [`load`] without a policy and a registry, on a machine of one core.
@@ -67,10 +67,14 @@ pub fn load_text(
     let report = ErrorReport::default();
     let policy = OperatorPolicy::default();
     let spec = build(path, text, (overrides, LoadContext::sample(&policy)), &report);
-    finish(path, spec, report)
+    spec_or_errors(path, spec, report)
 }
 
-fn finish(path: &Path, spec: Option<JobSpec>, report: ErrorReport) -> Result<JobSpec, SpecErrors> {
+fn spec_or_errors(
+    path: &Path,
+    spec: Option<JobSpec>,
+    report: ErrorReport,
+) -> Result<JobSpec, SpecErrors> {
     match spec {
         Some(spec) if report.is_clean() => Ok(spec),
         _ => Err(report.into_errors(&path.display().to_string())),
@@ -85,7 +89,7 @@ fn build(
     report: &ErrorReport,
 ) -> Option<JobSpec> {
     let LoadContext { policy, registrations, machine } = context;
-    let location = match JobFileLocation::of(path, policy) {
+    let location = match JobFileLocation::find(path, policy) {
         Ok(location) => location,
         Err(error) => {
             report.error(&SettingOrigin::File, "", error.to_string());
@@ -166,7 +170,7 @@ fn merge_azure_job(
 ) -> Option<YamlNode> {
     apply(&mut job, overrides, report, |key| key == azure::COMPONENT_KEY);
     let mut job = azure::merge_component(job, location, report)?;
-    let declared = azure::DeclaredInputs::of(&job);
+    let declared = azure::DeclaredInputs::from_job(&job);
     apply(&mut job, overrides, report, |key| azure::is_azure_key(DocumentKind::Job, key));
     declared.restore(&mut job);
     Some(job)

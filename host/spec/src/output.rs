@@ -89,7 +89,7 @@ pub(super) fn rows(
     if action == OutputAction::AppendRow {
         format.layout = layout(raw, defaults, report);
     }
-    let given = defaults.of(raw, |raw| &raw.append_row_file_name);
+    let given = defaults.value_or_default(raw, |raw| &raw.append_row_file_name);
     let azure_name = format.azure_file_name(&given);
     let file_name = match &raw.append_row_file_name {
         Some(_) => given,
@@ -105,7 +105,7 @@ pub(super) fn rows(
 }
 
 fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> OutputLayout {
-    let layout = defaults.of(raw, |raw| &raw.output_layout);
+    let layout = defaults.value_or_default(raw, |raw| &raw.output_layout);
     if layout == OutputLayout::Parts
         && let Some(ordered) = raw.settings.ordered.as_ref().filter(|setting| setting.value)
     {
@@ -147,7 +147,7 @@ fn format(
 ) -> OutputFormat {
     let given = &raw.output_format;
     let kind = given.kind.as_ref().map_or(OutputKind::Text, |kind| kind.value);
-    let mut format = OutputFormat::of(kind);
+    let mut format = OutputFormat::default_for(kind);
     if action == OutputAction::SummaryOnly {
         note_unused(raw, report);
         return format;

@@ -23,7 +23,7 @@ pub(super) fn script(
     location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<LoadedScript> {
-    let language = ScriptLanguage::of(entry_script);
+    let language = ScriptLanguage::from_path(entry_script);
     if language != Some(ScriptLanguage::Python) && raw.python.runtime.is_some() {
         report.notice("python has no effect: the entry script is not a Python script (.py)");
     }

@@ -59,7 +59,7 @@ pub(super) fn check(input: &RawInput, report: &ErrorReport) {
 }
 
 /// Returns the query for an input of format sqlite. `None` for other formats.
-pub(super) fn of(input: &RawInput) -> Option<String> {
+pub(super) fn sqlite_query(input: &RawInput) -> Option<String> {
     if !is_database(input) {
         return None;
     }

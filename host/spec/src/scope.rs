@@ -72,8 +72,8 @@ impl<'r> UnreadNames<'r> {
         Self { keys: keys::USER_CONFIG, ..Self::of_policy(entries, report) }
     }
 
-    /// Takes out a key's value. A null value is an error, because its meaning would be unclear.
-    fn take(&mut self, name: &str) -> Option<(&'static Key, Located<YamlValue>)> {
+    /// Removes a key, and returns its value. A null value is an error, because its meaning would be unclear.
+    fn remove(&mut self, name: &str) -> Option<(&'static Key, Located<YamlValue>)> {
         let key = self.keys.iter().find(|key| key.name == name)?;
         let index = self.entries.iter().position(|entry| entry.key == name)?;
         let node = self.entries.remove(index).node;
@@ -112,7 +112,7 @@ impl<'r> UnreadNames<'r> {
 
     /// Reads a scalar as the type of a setting, within the bounds of the table of keys.
     pub(super) fn setting<T: Setting>(&mut self, name: &str) -> Option<Located<T>> {
-        let (key, found) = self.take(name)?;
+        let (key, found) = self.remove(name)?;
         let YamlValue::Scalar { text, .. } = &found.value else {
             self.report_mismatch(key, found);
             return None;
@@ -133,7 +133,7 @@ impl<'r> UnreadNames<'r> {
         name: &str,
         parse: impl FnOnce(&Key, &str) -> Option<T>,
     ) -> Option<Located<T>> {
-        let (key, found) = self.take(name)?;
+        let (key, found) = self.remove(name)?;
         let parsed = match &found.value {
             YamlValue::Scalar { text, .. } => parse(key, text),
             _ => None,
@@ -175,7 +175,7 @@ impl<'r> UnreadNames<'r> {
         accepts: impl Fn(bool) -> bool,
         expected: &str,
     ) -> Option<Located<Vec<Located<String>>>> {
-        let (key, found) = self.take(name)?;
+        let (key, found) = self.remove(name)?;
         let YamlValue::List(items) = found.value else {
             self.report_mismatch(key, found);
             return None;
@@ -198,7 +198,7 @@ impl<'r> UnreadNames<'r> {
 
     /// Reads a map of names to scalars, unchanged.
     pub(super) fn variables(&mut self, name: &str) -> Option<Located<Variables>> {
-        let (key, found) = self.take(name)?;
+        let (key, found) = self.remove(name)?;
         let YamlValue::Map(entries) = found.value else {
             self.report_mismatch(key, found);
             return None;
@@ -226,7 +226,7 @@ impl<'r> UnreadNames<'r> {
 
     /// Reads a group, or a scalar that is short for a group with only the key `short`.
     pub(super) fn group_or(&mut self, name: &str, short: Option<&str>) -> Option<UnreadNames<'r>> {
-        let (key, mut found) = self.take(name)?;
+        let (key, mut found) = self.remove(name)?;
         if let (Some(short), YamlValue::Scalar { .. }) = (short, &found.value) {
             let node = YamlNode { origin: found.origin.clone(), value: found.value };
             found.value = YamlValue::Map(vec![MapEntry { key: short.to_owned(), node }]);
@@ -245,7 +245,7 @@ impl<'r> UnreadNames<'r> {
     /// Reads a map of names to groups, or a list of groups with names. A scalar instead of a group is the
     /// group's path.
     pub(super) fn named(&mut self, name: &str) -> Option<Located<Groups<'r>>> {
-        let (key, found) = self.take(name)?;
+        let (key, found) = self.remove(name)?;
         let KeyKind::Named(keys) = key.kind else { return None };
         let mut groups = Vec::new();
         match found.value {
@@ -323,7 +323,7 @@ impl<'r> UnreadNames<'r> {
     }
 
     /// Reports every key that was not read.
-    pub(super) fn finish(self) {
+    pub(super) fn report_unread(self) {
         // List all known keys only once.
         let mut are_known_listed = false;
         for entry in &self.entries {

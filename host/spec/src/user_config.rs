@@ -81,7 +81,7 @@ fn parse(path: &Path, text: &str, home: Option<&Path>, report: &ErrorReport) -> 
         cache_dir: path_of("cache_dir"),
         jobs_root: path_of("jobs_root"),
     };
-    scope.finish();
+    scope.report_unread();
     config
 }
 

@@ -123,11 +123,11 @@ struct Cleared {
 pub(super) fn cache(arguments: &CacheArguments) -> Result<Exit, Problem> {
     let (as_json, text, json) = match &arguments.command {
         None => {
-            let contents = CacheFolders::of(&arguments.location)?.contents()?;
+            let contents = CacheFolders::from_arguments(&arguments.location)?.contents()?;
             (arguments.location.json, contents.text(), serde_json::to_string_pretty(&contents))
         }
         Some(CacheCommand::Clear { which, location }) => {
-            let cleared = CacheFolders::of(location)?.clear(which)?;
+            let cleared = CacheFolders::from_arguments(location)?.clear(which)?;
             (location.json, cleared.text(), serde_json::to_string_pretty(&cleared))
         }
     };
@@ -140,7 +140,7 @@ pub(super) fn cache(arguments: &CacheArguments) -> Result<Exit, Problem> {
 }
 
 impl CacheFolders {
-    fn of(arguments: &CacheLocation) -> Result<Self, Problem> {
+    fn from_arguments(arguments: &CacheLocation) -> Result<Self, Problem> {
         let datastores = arguments.datastores.load()?;
         let config = Config::load(&arguments.policy)?;
         let named = config.cache_dir(arguments.cache_dir.as_deref());

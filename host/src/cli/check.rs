@@ -87,7 +87,7 @@ impl TrialArguments {
     }
 
     /// A trial without files.
-    pub(super) fn of(given: GivenArguments) -> Self {
+    pub(super) fn without_files(given: GivenArguments) -> Self {
         Self { run: Some(Vec::new()), given, ..Self::default() }
     }
 
@@ -153,7 +153,7 @@ pub(super) struct CheckArguments<'a> {
 impl<'a> CheckArguments<'a> {
     /// # Errors
     /// If the policy does not allow it.
-    pub(super) fn of(
+    pub(super) fn new(
         path: &'a Path,
         trial: &'a TrialArguments,
         tools: &'a ToolSettings,
@@ -168,7 +168,7 @@ impl<'a> CheckArguments<'a> {
 
     /// Whether the file is a script that a runtime loads.
     pub(super) fn is_script(&self) -> bool {
-        ScriptLanguage::of(self.path).is_some() && !self.path.is_dir()
+        ScriptLanguage::from_path(self.path).is_some() && !self.path.is_dir()
     }
 
     /// Returns the same check with another trial.

@@ -20,7 +20,7 @@ pub(super) fn check_script(
 ) -> anyhow::Result<CheckedScript> {
     let script = ExistingScript::at(check.path)?;
     let limits = check.policy.default_limits();
-    let mut checked = CheckedScript::new(FileKind::of(check.path), check.path.to_owned());
+    let mut checked = CheckedScript::new(FileKind::from_script(check.path), check.path.to_owned());
     let chosen = match script.choose(check, &limits, (check.trial.runtime, false), say) {
         Ok(chosen) => chosen,
         Err(PythonError::Refused(why)) => {

@@ -51,8 +51,8 @@ pub(super) enum FileKind {
 
 impl FileKind {
     /// The kind of a script.
-    pub(super) fn of(path: &Path) -> Self {
-        match ScriptLanguage::of(path) {
+    pub(super) fn from_script(path: &Path) -> Self {
+        match ScriptLanguage::from_path(path) {
             Some(ScriptLanguage::JavaScript) => Self::JavaScript,
             _ => Self::PythonScript,
         }

@@ -97,7 +97,7 @@ fn is_selected(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bo
 /// be freed with `--dry-run`. `None` if a job has begun in it meanwhile, or if there is nothing to remove.
 fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>> {
     // While we hold the directory, no job can begin in it.
-    let Some(hold) = JobHold::take(&job.dir)? else { return Ok(None) };
+    let Some(hold) = JobHold::try_lock(&job.dir)? else { return Ok(None) };
     // The job may have been run again meanwhile.
     let state = crate::engine::JobState::read(&JobDir::new(&job.dir)).map_err(io::Error::other)?;
     if state.is_none_or(|state| state.id != job.state.id) {
@@ -245,7 +245,7 @@ mod tests {
         job(&root.join("failed"), "2026-01-01T10:00:00Z", "failed");
         job(&root.join("killed"), "2026-01-01T10:00:00Z", "running");
         job(&root.join("runs"), "2026-01-01T10:00:00Z", "running");
-        let runs = JobHold::take(&root.join("runs")).unwrap().expect("it is free");
+        let runs = JobHold::try_lock(&root.join("runs")).unwrap().expect("it is free");
         let all = left(root);
         clean(&CleanArguments { dry_run: true, failed: true, ..older_than_a_day(root) }).unwrap();
         assert_eq!(left(root), all);

@@ -114,7 +114,7 @@ pub(super) fn doctor(
 
 impl Findings {
     fn now(policy: &PolicyArgument, config: &Config) -> Self {
-        let policy = DoctorPolicy::of(policy);
+        let policy = DoctorPolicy::from_argument(policy);
         let layers: Vec<DoctorCheck> = wall::probe().into_iter().map(DoctorCheck::from).collect();
         let limit = getrlimit(Resource::Nofile);
         Self {
@@ -191,7 +191,7 @@ impl Findings {
 }
 
 impl DoctorPolicy {
-    fn of(argument: &PolicyArgument) -> Self {
+    fn from_argument(argument: &PolicyArgument) -> Self {
         let problem = argument.load().err().map(|problem| problem.to_string());
         Self { file: argument.which(), problem }
     }

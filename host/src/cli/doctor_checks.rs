@@ -1,5 +1,5 @@
 //! The checks of `sandmill doctor` that do not concern the sandbox: for the tools that build and run entry
-//! scripts, the registry, the file of datastores, and the places for workers.
+//! scripts, the registry, the file of datastores, and the slots for workers.
 
 use super::datastores::DatastoresArgument;
 use super::policy::PolicyArgument;
@@ -36,8 +36,9 @@ pub(super) struct OptionalTools {
     registry: DoctorCheck,
     /// The file of datastores.
     datastores: DoctorCheck,
-    /// The places for workers that the operator's policy allows.
-    places: DoctorCheck,
+    /// The slots for workers that the operator's policy allows.
+    #[serde(rename = "places")]
+    slots: DoctorCheck,
 }
 
 impl OptionalTools {
@@ -52,14 +53,14 @@ impl OptionalTools {
                 .map(|runtime| python(runtime, cache_dir)),
             registry: registry(default_file().as_deref()),
             datastores: stores(datastores),
-            places: places(policy),
+            slots: slots(policy),
         }
     }
 
     pub(super) fn write_to(&self, text: &mut String) {
         self.toolchain.write_to(text, "-");
         self.python.iter().for_each(|runtime| runtime.write_to(text, "-"));
-        for check in [&self.registry, &self.datastores, &self.places] {
+        for check in [&self.registry, &self.datastores, &self.slots] {
             check.write_to(text, "WRONG");
         }
     }
@@ -121,25 +122,25 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
     )
 }
 
-fn places(policy: &PolicyArgument) -> DoctorCheck {
+fn slots(policy: &PolicyArgument) -> DoctorCheck {
     let remedy = "in machine.directory of the policy, name a folder that belongs only to this user";
     let Ok(policy) = policy.load() else {
         let unknown = Err("not known, as the operator's policy cannot be used");
-        return DoctorCheck::new("places for workers", unknown, "fix the policy first");
+        return DoctorCheck::new("slots for workers", unknown, "fix the policy first");
     };
     let caps = policy.machine();
     let reported = machine_slots::holders(&caps).map(|holders| {
-        let held: u32 = holders.iter().map(|(_, places)| places).sum();
+        let held: u32 = holders.iter().map(|(_, slots)| slots).sum();
         match caps.workers {
             Some(all) => {
                 let free = all.saturating_sub(held);
-                format!("places for workers: {free} of {all} are free (machine.workers)")
+                format!("slots for workers: {free} of {all} are free (machine.workers)")
             }
-            None if caps.any() => format!("places for workers: {held} are held by jobs"),
-            None => "places for workers: the policy has no machine caps".to_owned(),
+            None if caps.any() => format!("slots for workers: {held} are held by jobs"),
+            None => "slots for workers: the policy has no machine caps".to_owned(),
         }
     });
-    DoctorCheck::new("places for workers", reported, remedy)
+    DoctorCheck::new("slots for workers", reported, remedy)
 }
 
 impl DoctorCheck {

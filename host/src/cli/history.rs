@@ -120,7 +120,7 @@ pub(super) fn resume(state: &JobState) -> Resume {
 
 impl KnownJob {
     fn now(&self) -> CurrentState {
-        CurrentState::of(&self.state, &self.history, is_locked(self.dir.root()))
+        CurrentState::determine(&self.state, &self.history, is_locked(self.dir.root()))
     }
 }
 

@@ -182,7 +182,7 @@ struct ListChange {
 }
 
 impl ListChange {
-    fn of(before: &[String], now: &[String]) -> Self {
+    fn between(before: &[String], now: &[String]) -> Self {
         let missing = |of: &[String], within: &[String]| -> Vec<String> {
             of.iter().filter(|one| !within.contains(one)).cloned().collect()
         };
@@ -206,7 +206,7 @@ struct ListChanges {
 
 fn changes(before: &ScriptDescription, now: &ScriptDescription) -> ListChanges {
     let of = |list: &dyn Fn(&ScriptDescription) -> Vec<String>| {
-        ListChange::of(&list(before), &list(now))
+        ListChange::between(&list(before), &list(now))
     };
     let imports = |refused: bool| {
         move |description: &ScriptDescription| -> Vec<String> {

@@ -74,11 +74,11 @@ pub(super) fn list_jobs(root: &Path) -> Result<Vec<FoundJob>, Problem> {
     Ok(found)
 }
 
-/// The processes that hold places for workers on this machine, each with its number of places.
+/// The processes that hold slots for workers on this machine, each with its number of slots.
 fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
     machine_slots::holders(caps).unwrap_or_else(|error| {
         say(&format!(
-            "warning: Sandmill cannot find out which jobs hold this machine's places for workers: \
+            "warning: Sandmill cannot find out which jobs hold this machine's slots for workers: \
              {error}"
         ));
         Vec::new()
@@ -102,16 +102,16 @@ fn table(jobs: &[FoundJob], holders: &[(u32, u32)], now: Timestamp) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     if !holders.is_empty() {
-        let _ = writeln!(text, "\nPlaces for workers are held by {}.", holders_text(jobs, holders));
+        let _ = writeln!(text, "\nSlots for workers are held by {}.", holders_text(jobs, holders));
     }
     text
 }
 
 /// `par-b (process 411): 2, process 412: 1`.
 fn holders_text(jobs: &[FoundJob], holders: &[(u32, u32)]) -> String {
-    let one = |(pid, places): &(u32, u32)| match job_name(jobs, *pid) {
-        Some(name) => format!("{} (process {pid}): {places}", on_one_line(name)),
-        None => format!("process {pid}: {places}"),
+    let one = |(pid, slots): &(u32, u32)| match job_name(jobs, *pid) {
+        Some(name) => format!("{} (process {pid}): {slots}", on_one_line(name)),
+        None => format!("process {pid}: {slots}"),
     };
     holders.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -164,9 +164,9 @@ pub(super) fn age(then: Timestamp, now: Timestamp) -> String {
 fn as_json(job: &FoundJob, holders: &[(u32, u32)], now: Timestamp) -> Value {
     let FoundJob { dir, state, history, .. } = job;
     let waiting = history.waits_since.filter(|_| job.now == CurrentState::Waiting).map(|since| {
-        let places: Vec<Value> =
-            holders.iter().map(|(pid, places)| json!({"pid": pid, "workers": places})).collect();
-        json!({"since": since, "held_by": places})
+        let slots: Vec<Value> =
+            holders.iter().map(|(pid, slots)| json!({"pid": pid, "workers": slots})).collect();
+        json!({"since": since, "held_by": slots})
     });
     json!({
         "job": state.name,
@@ -216,7 +216,7 @@ mod tests {
         a-longer-name  waiting for 10 s  0/3+                   60 min          jobs/a-longer-name
         iris           completed         100 % (8/8), 1 failed  2 d     ada     jobs/iris
 
-        Places for workers are held by a-longer-name (process 4000000): 2, process 17: 1.
+        Slots for workers are held by a-longer-name (process 4000000): 2, process 17: 1.
         ");
         let value = as_json(&jobs[0], &[(17, 1)], now);
         assert_eq!(value["waiting"]["held_by"][0]["pid"], 17);

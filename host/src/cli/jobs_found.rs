@@ -76,7 +76,7 @@ impl CurrentState {
     }
 
     /// The state of a job with these facts.
-    pub(super) fn of(state: &JobState, history: &History, is_locked: bool) -> Self {
+    pub(super) fn determine(state: &JobState, history: &History, is_locked: bool) -> Self {
         match (is_locked, state.status) {
             (true, _) if history.waits_since.is_some() => Self::Waiting,
             (true, _) => Self::Running,
@@ -177,7 +177,7 @@ fn add_job(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
     };
     // There are no events if the job has just begun, or if its logs were removed.
     let history = History::read(&job_dir).unwrap_or_default();
-    let now = CurrentState::of(&state, &history, is_locked(dir));
+    let now = CurrentState::determine(&state, &history, is_locked(dir));
     found.push(FoundJob { dir: dir.to_owned(), state, history, now });
 }
 

@@ -64,8 +64,8 @@ pub(super) struct MapArguments {
 pub(super) fn map(arguments: &MapArguments, is_verbose: bool) -> Result<Exit, Problem> {
     let (from, to) = terminal::streams().map_err(Problem::usage)?;
     let tools = arguments.tools.load()?;
-    let trial = check::TrialArguments::of(arguments.given.clone());
-    let check = CheckArguments::of(&arguments.entry_script, &trial, &tools, &arguments.backends)?;
+    let trial = check::TrialArguments::without_files(arguments.given.clone());
+    let check = CheckArguments::new(&arguments.entry_script, &trial, &tools, &arguments.backends)?;
     let scratch = ScratchFolder::create("map")
         .context("no folder for the run can be created")
         .map_err(Problem::usage)?;

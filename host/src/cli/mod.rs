@@ -196,7 +196,7 @@ pub fn main() -> ExitCode {
         return code;
     }
     terminal::watch_panics();
-    let color = Color::of(std::env::args_os()).begin();
+    let color = Color::from_arguments(std::env::args_os()).begin();
     let matches = full_command().color(color).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
@@ -306,8 +306,9 @@ fn check_and_print(
         )));
     }
     let tools = tools.load()?;
-    let check = check::CheckArguments::of(path, trial, &tools, backends)?;
-    let is_python = check.is_script() && ScriptLanguage::of(path) == Some(ScriptLanguage::Python);
+    let check = check::CheckArguments::new(path, trial, &tools, backends)?;
+    let is_python =
+        check.is_script() && ScriptLanguage::from_path(path) == Some(ScriptLanguage::Python);
     if trial.runtime != PythonRuntime::Auto && !is_python {
         return Err(Problem::usage(anyhow::anyhow!(
             "--runtime is only for Python scripts (.py); leave it out"

@@ -18,7 +18,8 @@ pub(super) enum Color {
     Never,
 }
 
-/// The option, for the help text only: [`Color::of`] parses it before `clap` parses the command line.
+/// The option, for the help text only: [`Color::from_arguments`] parses it before `clap` parses the command
+/// line.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct ColorArgument {
@@ -29,7 +30,7 @@ pub(super) struct ColorArgument {
 
 impl Color {
     /// The value from the command line. `clap` reports an invalid value.
-    pub(super) fn of(arguments: impl Iterator<Item = OsString>) -> Self {
+    pub(super) fn from_arguments(arguments: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<_> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
         let options =
             words.iter().position(|word| word == "--").map_or(&words[..], |index| &words[..index]);
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn option_and_environment_decide_on_colours() {
-        let of = |line: &str| Color::of(line.split(' ').map(OsString::from));
+        let of = |line: &str| Color::from_arguments(line.split(' ').map(OsString::from));
         assert_eq!(of("sandmill run x --color never"), Color::Never);
         assert_eq!(of("sandmill --color=always run x"), Color::Always);
         assert_eq!(of("sandmill run -- --color=always"), Color::Auto);

@@ -274,7 +274,7 @@ pub(super) fn prepare_and_run(
     let named = spec.clone();
     let write_results = |output: &Path, exit: Exit| match exit {
         Exit::Completed => {
-            put_results(&named, options, output, &mut { say_progress }).map(|()| exit)
+            upload_results(&named, options, output, &mut { say_progress }).map(|()| exit)
         }
         other => Ok(other),
     };
@@ -350,14 +350,14 @@ fn policy_note(last: Option<&PolicyUsed>, current: Option<&PolicyUsed>) -> Optio
     Some(note)
 }
 
-/// Writes the results to a store, if the job file names one.
-fn put_results(
+/// Uploads the results to a store, if the job file names one.
+fn upload_results(
     spec: &JobSpec,
     options: &Options,
     output: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), Problem> {
-    run::put_results(spec, options, output, say).map_err(|error| {
+    run::upload_results(spec, options, output, say).map_err(|error| {
         Problem::failed(anyhow::anyhow!(
             "{error}. The results are in {}; run the job again to write them to the store",
             output.display()

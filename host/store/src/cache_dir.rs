@@ -51,9 +51,9 @@ pub(super) struct CacheDir {
 }
 
 impl CacheDir {
-    /// Takes the first slot for these objects that no other job uses. `cache_key` identifies the objects; it
-    /// may be long.
-    pub(super) fn take(cache: &Path, cache_key: &str) -> io::Result<Self> {
+    /// Acquires the first slot for these objects that no other job uses. `cache_key` identifies the objects;
+    /// it may be long.
+    pub(super) fn acquire(cache: &Path, cache_key: &str) -> io::Result<Self> {
         make_private(cache)?;
         let digest = hex(Sha256::digest(cache_key.as_bytes()));
         for copy in 0..MAX_COPIES {
@@ -141,7 +141,7 @@ pub(super) struct TimeResolution {
 
 impl TimeResolution {
     /// Probes the file system of a slot.
-    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+    pub(super) fn probe(folder: &Path) -> io::Result<Self> {
         let path = folder.join("list").join("probe");
         let mut times = Self { probe: File::create(&path)?, keeps_times: false };
         times.keeps_times = times.record(PROBE_VERSION)? == PROBE_VERSION.into();
@@ -269,7 +269,7 @@ pub(super) fn prune(cache: &Path, max_bytes: u64) {
         remove(&folder);
     }
     let with_size =
-        |(used, folder): (SystemTime, PathBuf)| (used, CachedObjects::of(&folder).bytes, folder);
+        |(used, folder): (SystemTime, PathBuf)| (used, CachedObjects::scan(&folder).bytes, folder);
     let mut idle: Vec<(SystemTime, u64, PathBuf)> = idle.into_iter().map(with_size).collect();
     idle.sort_unstable();
     let mut total: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();
@@ -296,7 +296,7 @@ pub(super) fn clear(cache: &Path) -> io::Result<(CachedObjects, CachedObjects)> 
     let mut removed = CachedObjects::default();
     let mut left = CachedObjects::default();
     for folder in slots(cache)? {
-        let held = CachedObjects::of(&folder);
+        let held = CachedObjects::scan(&folder);
         *(if remove(&folder) { &mut removed } else { &mut left }) += held;
     }
     Ok((removed, left))
@@ -305,7 +305,7 @@ pub(super) fn clear(cache: &Path) -> io::Result<(CachedObjects, CachedObjects)> 
 /// The objects of a cache. A cache that does not exist holds none.
 pub(super) fn held(cache: &Path) -> io::Result<CachedObjects> {
     let mut total = CachedObjects::default();
-    slots(cache)?.iter().for_each(|folder| total += CachedObjects::of(folder));
+    slots(cache)?.iter().for_each(|folder| total += CachedObjects::scan(folder));
     Ok(total)
 }
 
@@ -336,7 +336,7 @@ pub struct CachedObjects {
 }
 
 impl CachedObjects {
-    fn of(folder: &Path) -> Self {
+    fn scan(folder: &Path) -> Self {
         let mut held = Self::default();
         for entry in WalkDir::new(folder.join("data")).into_iter().flatten() {
             if let Some(found) = entry.metadata().ok().filter(Metadata::is_file) {
@@ -379,14 +379,14 @@ mod tests {
     fn concurrent_jobs_have_separate_folders() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("a/stores");
-        let one = CacheDir::take(&cache, "s3://b/x").unwrap();
-        let two = CacheDir::take(&cache, "s3://b/x").unwrap();
-        let other = CacheDir::take(&cache, "s3://b/y").unwrap();
+        let one = CacheDir::acquire(&cache, "s3://b/x").unwrap();
+        let two = CacheDir::acquire(&cache, "s3://b/x").unwrap();
+        let other = CacheDir::acquire(&cache, "s3://b/y").unwrap();
         assert_ne!(one.folder(), two.folder());
         assert_ne!(one.folder(), other.folder());
         let was = one.folder().to_owned();
         drop(one);
-        assert_eq!(CacheDir::take(&cache, "s3://b/x").unwrap().folder(), was);
+        assert_eq!(CacheDir::acquire(&cache, "s3://b/x").unwrap().folder(), was);
     }
 
     #[test]
@@ -395,7 +395,7 @@ mod tests {
         let cache = dir.path().join("stores");
         fs::create_dir(&cache).unwrap();
         fs::set_permissions(&cache, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
-        let error = CacheDir::take(&cache, "x").unwrap_err().to_string();
+        let error = CacheDir::acquire(&cache, "x").unwrap_err().to_string();
         assert!(error.contains("with mode 777"), "{error}");
     }
 
@@ -404,7 +404,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
         let fill = |cache_key: &str, age: u64| {
-            let slot = CacheDir::take(&cache, cache_key).unwrap();
+            let slot = CacheDir::acquire(&cache, cache_key).unwrap();
             fs::write(slot.data().join("object"), [0; 100]).unwrap();
             let used = File::options().write(true).open(slot.folder().join("used")).unwrap();
             used.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(held(&cache).unwrap(), CachedObjects::default());
         assert_eq!(clear(&cache).unwrap(), Default::default());
         let fill = |cache_key: &str| {
-            let slot = CacheDir::take(&cache, cache_key).unwrap();
+            let slot = CacheDir::acquire(&cache, cache_key).unwrap();
             fs::create_dir(slot.data().join("a")).unwrap();
             fs::write(slot.data().join("a/object"), [0; 100]).unwrap();
             slot
@@ -456,7 +456,7 @@ mod tests {
     fn folders_of_earlier_versions_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
-        let slot = CacheDir::take(&cache, "s3://b/x").unwrap();
+        let slot = CacheDir::acquire(&cache, "s3://b/x").unwrap();
         let name = slot.folder().file_name().unwrap().to_str().unwrap();
         let old = cache.join(name.strip_prefix(LAYOUT_PREFIX).unwrap());
         drop(slot);
@@ -468,7 +468,7 @@ mod tests {
         placeholder.set_len(1 << 40).unwrap();
         placeholder.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o1000)).unwrap();
         std::os::unix::fs::symlink("/not-fetched: it broke", old.join("data/mark")).unwrap();
-        let slot = CacheDir::take(&cache, "s3://b/x").unwrap();
+        let slot = CacheDir::acquire(&cache, "s3://b/x").unwrap();
         assert_ne!(slot.folder(), old);
         assert_eq!(fs::read_dir(slot.data()).unwrap().count(), 0);
         // A job of an earlier version may still use it.
@@ -483,8 +483,8 @@ mod tests {
     #[test]
     fn the_time_resolution_of_a_file_system_is_probed() {
         let dir = tempfile::tempdir().unwrap();
-        let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
-        let mut times = TimeResolution::of(slot.folder()).unwrap();
+        let slot = CacheDir::acquire(&dir.path().join("stores"), "x").unwrap();
+        let mut times = TimeResolution::probe(slot.folder()).unwrap();
         let found = FileVersion { length: 3, ..PROBE_VERSION };
         for keeps_times in [times.keeps_times(), false] {
             times.keeps_times = keeps_times;
@@ -501,7 +501,7 @@ mod tests {
     #[test]
     fn the_manifest_distinguishes_objects_from_folders() {
         let dir = tempfile::tempdir().unwrap();
-        let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
+        let slot = CacheDir::acquire(&dir.path().join("stores"), "x").unwrap();
         assert!(!(slot.lookup())(&slot.data().join("a")));
         let mut list = begin_manifest(slot.folder()).unwrap();
         list.add("a", Ok(PROBE_VERSION.into())).unwrap();

@@ -167,7 +167,7 @@ pub enum StoreError {
 
 impl StoreError {
     /// Adds the input that the error is about.
-    pub fn of(self, what: &str) -> Self {
+    pub fn with_input(self, what: &str) -> Self {
         Self::Of { what: what.to_owned(), source: Box::new(self) }
     }
 

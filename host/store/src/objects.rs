@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn sources_outside_the_cache_are_not_claimed() {
         let dir = tempfile::tempdir().unwrap();
-        let slot = CacheDir::take(&dir.path().join("cache"), "s3://box/").unwrap();
+        let slot = CacheDir::acquire(&dir.path().join("cache"), "s3://box/").unwrap();
         let data = slot.data();
         let manifest = manifest_path(slot.folder());
         let objects = JobObjects::complete(vec![slot]);

@@ -215,7 +215,7 @@ impl Prefetcher {
                         room: ByteSize(self.plan.room),
                     }),
                 };
-                self.hold(new, has_room, state);
+                self.insert(new, has_room, state);
             }
             self.register(number, files);
         }
@@ -259,7 +259,7 @@ impl Prefetcher {
         match self.request_object(&new) {
             HeldState::Here => {}
             HeldState::Failed(reason) => self.progress.note_missing(&new.file, &reason),
-            state @ HeldState::Coming(_) => self.hold(new, true, state),
+            state @ HeldState::Coming(_) => self.insert(new, true, state),
         }
     }
 
@@ -271,7 +271,7 @@ impl Prefetcher {
         }
     }
 
-    fn hold(&mut self, new: NewObject, has_room: bool, state: HeldState) {
+    fn insert(&mut self, new: NewObject, has_room: bool, state: HeldState) {
         let bytes = if has_room { new.bytes() } else { 0 };
         self.used = self.used.saturating_add(bytes);
         self.held.insert(new.file, NeededObject { bytes, users: 0, state });

@@ -105,7 +105,7 @@ impl Stager<'_> {
             let what = format!("input '{}'", input.name);
             let to = (&mut kept, &mut found);
             let paths = self.list_input(&what, input, timing, to, watch);
-            let paths = paths.map_err(|error| error.of(&what))?;
+            let paths = paths.map_err(|error| error.with_input(&what))?;
             staged.push(if paths.is_empty() {
                 input.clone()
             } else {
@@ -127,7 +127,7 @@ impl Stager<'_> {
         kept: &mut KeptObjects,
         watch: &mut Watch<'_>,
     ) -> Result<PathBuf, StoreError> {
-        let named = |error: StoreError| error.of(what);
+        let named = |error: StoreError| error.with_input(what);
         let paths = vec![address.to_string()];
         let input = JobInput { name: what.to_owned(), paths, partition_format: None, take: None };
         let mut found = FoundObjects::default();
@@ -192,7 +192,7 @@ impl Stager<'_> {
         let mut paths = Vec::new();
         for folder_fetch in self.folder_fetches(input)? {
             cache_dir::prune(self.cache, size);
-            let slot = CacheDir::take(self.cache, &folder_fetch.cache_key());
+            let slot = CacheDir::acquire(self.cache, &folder_fetch.cache_key());
             let slot =
                 slot.map_err(|source| StoreError::Cache { folder: self.cache.to_owned(), source })?;
             (watch.say)(&format!("{what}: inspecting {}", folder_fetch.shown));
@@ -305,11 +305,11 @@ impl Stager<'_> {
         }
     }
 
-    /// Writes all files of a folder to an address.
+    /// Uploads all files of a folder to an address.
     ///
     /// # Errors
-    /// If a file could not be written. Those that were written stay there.
-    pub fn put(
+    /// If a file could not be uploaded. Those that were uploaded stay there.
+    pub fn upload_folder(
         &self,
         folder: &Path,
         address: &Address,

@@ -27,7 +27,7 @@ pub enum ToWorker {
     GoOn,
     /// The rows of this attempt, and of all attempts reported before it, are in the output. The worker may
     /// reuse their space in the part file.
-    Free {
+    Reclaimable {
         /// The mini-batch.
         id: MiniBatchId,
         /// From 1.
@@ -93,8 +93,8 @@ pub struct WorkerSetup {
     pub limits: Limits,
     /// How rows are written.
     pub output_format: OutputFormat,
-    /// Whether rows stay in the part file until the job ends. Otherwise [`ToWorker::Free`] says when their
-    /// space may be reused.
+    /// Whether rows stay in the part file until the job ends. Otherwise [`ToWorker::Reclaimable`] says when
+    /// their space may be reused.
     pub keeps_rows: bool,
     /// The GPU leased to this worker.
     pub gpu: Option<GpuLease>,

@@ -12,7 +12,7 @@ impl EntryScript for Guest {
     type Input = Files;
 
     fn init(job: &Job) -> Result<Self> {
-        Harm::of(job).map(Guest)
+        Harm::from_arguments(job).map(Guest)
     }
 
     fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {

@@ -14,7 +14,7 @@ impl EntryScript for Guest {
     type Input = Files;
 
     fn init(job: &Job) -> Result<Self> {
-        let harm = Harm::of(job)?;
+        let harm = Harm::from_arguments(job)?;
         if job.arguments().iter().any(|a| a == "--in-shutdown") {
             return Ok(Guest { shutdown_harm: Some(harm) });
         }

@@ -16,7 +16,7 @@ pub struct Harm {
 
 impl Harm {
     /// Reads `--do WHAT`, `--on-attempt N`, `--on-batch N` and `--nap MILLISECONDS`.
-    pub fn of(job: &Job) -> Result<Self> {
+    pub fn from_arguments(job: &Job) -> Result<Self> {
         let number = |name| job.argument(name).map(|n| n.parse::<u64>().context(name)).transpose();
         Ok(Harm {
             what: job.argument("--do").context("--do WHAT is missing")?.to_owned(),

@@ -101,14 +101,14 @@ fn a_job_is_listed_and_cancelled_by_its_name() {
     assert!(!removed.has("jobs/test"));
 }
 
-/// The machine has a place for one worker, which the first job holds. The second job waits, and is cancelled
+/// The machine has a slot for one worker, which the first job holds. The second job waits, and is cancelled
 /// while it waits.
 #[test]
 fn a_waiting_job_is_reported_and_can_be_cancelled() {
     let machine = tempfile::tempdir().unwrap();
     let policy = machine.path().join("policy.yaml");
-    let places = machine.path().join("places");
-    let text = format!("machine: {{ workers: 1, directory: '{}' }}\n", places.display());
+    let slots = machine.path().join("slots");
+    let text = format!("machine: {{ workers: 1, directory: '{}' }}\n", slots.display());
     fs::write(&policy, text).unwrap();
     let policy = policy.to_str().unwrap();
     let mut first = sleeping_job().spawn(&["run", "job.yaml", "--policy", policy]);

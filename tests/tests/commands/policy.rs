@@ -222,11 +222,11 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
 #[test]
 fn the_doctor_checks_what_jobs_need() {
     let job = TestJob::empty();
-    let places = job.path("places").display().to_string();
+    let slots = job.path("slots").display().to_string();
     let doctor = job
         .file("taken", "")
         .file("stores.yaml", "datastores: {x: {}}")
-        .file("policy.yaml", format!("machine: {{workers: 3, directory: {places}}}"))
+        .file("policy.yaml", format!("machine: {{workers: 3, directory: {slots}}}"))
         .file("registry.db", "this text is not a database, however it is opened")
         .env("SANDMILL_CACHE_DIR", "taken/cache")
         .env("SANDMILL_REGISTRY", "registry.db")
@@ -236,7 +236,7 @@ fn the_doctor_checks_what_jobs_need() {
         "  -         Rust for `entry_script: CRATE_FOLDER`: cargo is not found in PATH",
         "  WRONG     the registry: the registry ",
         "  WRONG     datastores: stores.yaml",
-        "  ok        places for workers: 3 of 3 are free (machine.workers)\n",
+        "  ok        slots for workers: 3 of 3 are free (machine.workers)\n",
         "  MISSING   compiled entry scripts: taken/cache, ",
         "taken: Not a directory (os error 20). Name one of your folders in SANDMILL_CACHE_DIR\n",
     ] {

@@ -14,7 +14,7 @@ struct CappedMachine(tempfile::TempDir);
 impl CappedMachine {
     fn new(caps: &str) -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
-        let shared = machine.0.path().join("places");
+        let shared = machine.0.path().join("slots");
         let text = format!("machine: {{ {caps}, directory: '{}' }}\n", shared.display());
         std::fs::write(machine.0.path().join("policy.yaml"), text).unwrap();
         machine
@@ -57,7 +57,7 @@ fn is_waiting(running: &Running) -> bool {
 /// Three jobs ask for two workers each, and the cap is two. The first job gets two, and the others wait.
 /// After the first job's leader is killed, the others share the two workers.
 #[test]
-fn jobs_take_turns_and_a_killed_job_frees_its_places() {
+fn jobs_take_turns_and_a_killed_job_frees_its_slots() {
     let machine = CappedMachine::new("workers: 2");
     let mut first = machine.start(sleeping_job(2));
     first.until("two workers", |first| workers(first) == 2);

@@ -22,7 +22,7 @@ fn no_folder_has_an_import_cycle() {
             .filter(|path| *path != folder.join("main.rs"))
             .map(|path| (module_of(path.strip_prefix(&folder).expect("below src")), read(&path)))
             .collect();
-        let modules = Modules::of(&src, &sources);
+        let modules = Modules::new(&src, &sources);
         files += modules.code.len();
         found.extend(modules.cycles());
     }
@@ -73,7 +73,7 @@ impl Cycle {
 
 impl Modules {
     /// `sources`: all files of the crate, including tests.
-    fn of(src: &str, sources: &BTreeMap<Module, String>) -> Self {
+    fn new(src: &str, sources: &BTreeMap<Module, String>) -> Self {
         let mut modules = BTreeMap::new();
         // The map is sorted, so each module comes after the module that declares it.
         for (module, source) in sources {
@@ -194,7 +194,7 @@ fn path_back<'a>(imports_by_child: &ImportsByChild<'a>, from: &'a str) -> Option
 fn cycles_of(files: &[(&str, &str)]) -> Vec<String> {
     let sources =
         files.iter().map(|(path, source)| (module_of(Path::new(path)), (*source).to_owned()));
-    Modules::of("src", &sources.collect()).cycles().iter().map(Cycle::describe).collect()
+    Modules::new("src", &sources.collect()).cycles().iter().map(Cycle::describe).collect()
 }
 
 #[test]

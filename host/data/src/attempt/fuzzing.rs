@@ -47,7 +47,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let total = items + loaded.rejected_count;
     let mut sink = RowSink::new(rows, strict);
     let (returned, has_outcomes) = deliver(&mut sink, choices >> 3, results);
-    let tally = returned.and_then(|()| sink.finish(loaded));
+    let tally = returned.and_then(|()| sink.into_tally(loaded));
     if let Ok(tally) = &tally {
         check_tally(tally, total);
         let must_match = strict && !has_outcomes && !matches!(data, MiniBatchData::Void);

@@ -24,7 +24,7 @@ pub struct Outgoing<W> {
 impl<W: Write> Outgoing<W> {
     /// The writer for what `run` returns.
     pub fn rows(limits: &Limits) -> RowWriter {
-        let format = OutputFormat::of(OutputKind::Arrow);
+        let format = OutputFormat::default_for(OutputKind::Arrow);
         RowWriter::new(limits.results.0, true, &format).with_row_limit(limits.row)
     }
 
@@ -33,11 +33,16 @@ impl<W: Write> Outgoing<W> {
         Self { to, stream: None }
     }
 
-    /// Takes the results of a mini-batch. `header` comes from its [`AttemptTally`](super::AttemptTally).
+    /// Writes the results of a mini-batch to the stream. `header` comes from its
+    /// [`AttemptTally`](super::AttemptTally).
     ///
     /// # Errors
     /// If its columns differ from those of the first mini-batch.
-    pub fn take(&mut self, rows: &RowWriter, header: Option<&OutputHeader>) -> Result<(), Failure> {
+    pub fn write_results(
+        &mut self,
+        rows: &RowWriter,
+        header: Option<&OutputHeader>,
+    ) -> Result<(), Failure> {
         let batch = result_batch(rows.segment(), header).map_err(|error| write_failure(&error))?;
         let (stream, schema) = match &mut self.stream {
             Some(begun) => begun,
@@ -189,8 +194,9 @@ mod tests {
         for fill in returned {
             let mut sink = RowSink::new(&mut rows, false);
             fill(&mut sink);
-            let tally = sink.finish(LoadedMiniBatch::new(MiniBatchData::Table(&[]), "stdin", 2))?;
-            outgoing.take(&rows, tally.header.as_ref())?;
+            let tally =
+                sink.into_tally(LoadedMiniBatch::new(MiniBatchData::Table(&[]), "stdin", 2))?;
+            outgoing.write_results(&rows, tally.header.as_ref())?;
             outgoing.flush().unwrap();
         }
         outgoing.finish().unwrap();

@@ -35,7 +35,7 @@ impl<'a> RowSink<'a> {
     }
 
     /// The tally of a call that returned. Fails if the results are invalid.
-    pub fn finish(self, loaded: LoadedMiniBatch<'_>) -> Result<AttemptTally, Failure> {
+    pub fn into_tally(self, loaded: LoadedMiniBatch<'_>) -> Result<AttemptTally, Failure> {
         if let Some(failure) = self.rows.problem() {
             return Err(failure);
         }
@@ -86,7 +86,7 @@ fn wrong_row_count(rows: u64, items: u64) -> Failure {
 fn failed_items(failed: &[(usize, String)], loaded: &LoadedMiniBatch<'_>) -> Vec<FailedItem> {
     let indices: Vec<usize> = failed.iter().map(|(index, _)| *index).collect();
     let lines = loaded.lines.as_ref().filter(|_| !failed.is_empty());
-    let lines = lines.map(|lines| lines.of(&indices)).unwrap_or_default();
+    let lines = lines.map(|lines| lines.locate(&indices)).unwrap_or_default();
     let mut lines = lines.into_iter();
     let is_table = matches!(loaded.data, MiniBatchData::Table(_));
     let item = |(index, reason): &(usize, String)| {
@@ -159,7 +159,7 @@ mod tests {
         let mut rows = RowWriter::new(1000, true, &OutputFormat::default());
         let mut sink = RowSink::new(&mut rows, strict);
         fill(&mut sink);
-        sink.finish(loaded)
+        sink.into_tally(loaded)
     }
 
     /// Rules E8 and W4 in docs/parallel-run-step.md.
@@ -222,14 +222,14 @@ mod tests {
         let mut writer = StreamWriter::try_new(&mut ipc, &batch.schema()).unwrap();
         writer.write(&batch).unwrap();
         writer.finish().unwrap();
-        let mut rows = RowWriter::new(1000, true, &OutputFormat::of(OutputKind::Csv));
+        let mut rows = RowWriter::new(1000, true, &OutputFormat::default_for(OutputKind::Csv));
         let paths = ["/a".to_owned()];
         let mut sink = RowSink::new(&mut rows, false);
         sink.table(&ipc).unwrap();
-        assert_eq!(sink.finish(loaded(&paths)).unwrap().header, Some("a b".into()));
+        assert_eq!(sink.into_tally(loaded(&paths)).unwrap().header, Some("a b".into()));
         let mut sink = RowSink::new(&mut rows, false);
         sink.row("7");
-        assert_eq!(sink.finish(loaded(&paths)).unwrap().header, None);
+        assert_eq!(sink.into_tally(loaded(&paths)).unwrap().header, None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::error::EntryError;
 use super::pattern::Pattern;
 use super::table_log::TableLog;
-use super::{DatasetError, fail};
+use super::{DatasetError, err};
 use crate::model::{BadFile, LOCK_FILE, Source};
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
@@ -135,7 +135,7 @@ impl SourceListing {
             bad: Vec::new(),
         };
         listing.check_root()?;
-        let manifest = Manifest::of(source).map_err(|error| listing.unreadable(&error))?;
+        let manifest = Manifest::open_source(source).map_err(|error| listing.unreadable(&error))?;
         listing.start(manifest)?;
         Ok(listing)
     }
@@ -188,7 +188,7 @@ impl SourceListing {
                 None => (below, true),
             };
             if let Some(log) = found.filter(|log| log.owns(first, is_file)) {
-                return fail!("{}: {}", self.input, log.refusal(&folder.display().to_string()));
+                return err!("{}: {}", self.input, log.refusal(&folder.display().to_string()));
             }
         }
         Ok(())
@@ -269,7 +269,7 @@ impl SourceListing {
                 continue;
             };
             self.prefix.truncate(level.prefix);
-            if let Some(file) = self.take(&entry, depth - 1) {
+            if let Some(file) = self.handle_entry(&entry, depth - 1) {
                 self.has_found = true;
                 if !self.leaves_out(&file) {
                     self.check_table(&file)?;
@@ -342,7 +342,7 @@ impl SourceListing {
                         }
                         None => {
                             let input = &self.input;
-                            return fail!("{input}: the store has no {file}; check the address");
+                            return err!("{input}: the store has no {file}; check the address");
                         }
                     }
                 }
@@ -359,7 +359,7 @@ impl SourceListing {
         match fs::symlink_metadata(&path) {
             Ok(metadata) => Ok(EntryKind::from(metadata.file_type())),
             Err(error) => {
-                fail!("{}: {}: {error}; check the path", self.input, path.display())
+                err!("{}: {}: {error}; check the path", self.input, path.display())
             }
         }
     }
@@ -381,7 +381,7 @@ impl SourceListing {
                 self.levels.push(FolderLevel { entries, prefix: self.prefix.len(), table });
             }
             Err(error) if self.prefix.is_empty() => {
-                return fail!("{}: cannot list {}: {error}", self.input, path.display());
+                return err!("{}: cannot list {}: {error}", self.input, path.display());
             }
             Err(source) => {
                 let folder = self.prefix.clone();
@@ -393,7 +393,7 @@ impl SourceListing {
 
     /// Handles an entry: returns the path of a file, enters a folder, and records a bad entry. `None` for a
     /// folder, for a bad entry, and for an entry that does not belong to the input.
-    fn take(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
+    fn handle_entry(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
         if entry.kind == EntryKind::Folder {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
             if self.pattern.enters(name, depth) {

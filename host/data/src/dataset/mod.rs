@@ -57,9 +57,9 @@ pub type MayLook<'a, E> = dyn FnMut(u32, &str, &mut SourceListing) -> Result<boo
 pub struct DatasetError(pub String);
 
 /// A [`DatasetError`] from a format string, as the error of a `Result`.
-macro_rules! fail {
+macro_rules! err {
     ($($argument:tt)*) => {
         Err($crate::dataset::DatasetError(format!($($argument)*)))
     };
 }
-use fail;
+use err;

@@ -2,7 +2,7 @@
 //! for one of several characters, `{a,b}` for one of several texts. A glob that is a path without wildcards,
 //! or `{..}` around such paths, is a list: each of these paths must exist.
 
-use super::{DatasetError, fail};
+use super::{DatasetError, err};
 use globset::{GlobBuilder, GlobMatcher};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -140,7 +140,7 @@ fn stays_in_folder(part: &str) -> bool {
 fn compile(glob: &str) -> Result<GlobMatcher, DatasetError> {
     match GlobBuilder::new(glob).literal_separator(true).backslash_escape(false).build() {
         Ok(glob) => Ok(glob.compile_matcher()),
-        Err(error) => fail!("{glob:?} is not a glob: {}", error.kind()),
+        Err(error) => err!("{glob:?} is not a glob: {}", error.kind()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Turns the paths in a job file into folders and patterns.
 
 use super::pattern::{Pattern, is_glob, of_names};
-use super::{DatasetError, fail};
+use super::{DatasetError, err};
 use crate::model::{GUEST_INPUTS, JobInput, Source};
 use crate::opening::regular;
 use std::collections::{BTreeSet, HashMap};
@@ -81,7 +81,7 @@ fn below_root(root: &Path, format: &str) -> String {
 
 fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
     if sources.len() > MAX_SOURCES {
-        return fail!(
+        return err!(
             "the inputs name {} different folders and globs, and at most {MAX_SOURCES} can be \
              read: name a folder above them or a glob over them, such as data/**/*.csv",
             sources.len(),
@@ -92,7 +92,7 @@ fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
     });
     let bytes: usize = names.sum();
     if bytes > MAX_NAME_BYTES {
-        return fail!(
+        return err!(
             "the names of the files that the inputs list take {bytes} bytes, and at most \
              {MAX_NAME_BYTES} can be sent to a worker: name their folder or a glob instead, such as \
              data/*.csv"
@@ -152,23 +152,23 @@ fn find(path: &str) -> Result<PathKind, DatasetError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if is_missing(&error) && is_glob(path) => return find_glob(path),
-        Err(error) => return fail!("{}", explain(path, &error)),
+        Err(error) => return err!("{}", explain(path, &error)),
     };
     if metadata.is_dir() {
         let root = real(path)?;
         return match fs::read_dir(&root) {
             Ok(_) => Ok(PathKind::Folder(root)),
-            Err(error) => fail!("{}", explain(path, &error)),
+            Err(error) => err!("{}", explain(path, &error)),
         };
     }
     if !metadata.is_file() {
-        return fail!(
+        return err!(
             "{path} is neither a file nor a folder but a device, fifo or socket; inputs are read \
              from files"
         );
     }
     if let Err(error) = regular(Path::new(path)) {
-        return fail!("{}", explain(path, &error));
+        return err!("{}", explain(path, &error));
     }
     file(&real(path)?)
 }
@@ -179,7 +179,7 @@ fn file(path: &Path) -> Result<PathKind, DatasetError> {
         (Some(parent), Some(name)) => {
             Ok(PathKind::Files(parent.to_owned(), BTreeSet::from([name.to_owned()])))
         }
-        _ => fail!("{} has no usable file name", path.display()),
+        _ => err!("{} has no usable file name", path.display()),
     }
 }
 
@@ -197,12 +197,12 @@ fn find_glob(path: &str) -> Result<PathKind, DatasetError> {
     Pattern::new(Some(glob))?;
     match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return fail!("the glob {path} cannot match: {folder} is not a folder"),
-        Err(error) => return fail!("the glob {path} cannot match: {}", explain(folder, &error)),
+        Ok(_) => return err!("the glob {path} cannot match: {folder} is not a folder"),
+        Err(error) => return err!("the glob {path} cannot match: {}", explain(folder, &error)),
     }
     match fs::read_dir(folder) {
         Ok(_) => Ok(PathKind::Glob(real(folder)?, glob.to_owned())),
-        Err(error) => fail!("the glob {path} cannot be used: {}", explain(folder, &error)),
+        Err(error) => err!("the glob {path} cannot be used: {}", explain(folder, &error)),
     }
 }
 
@@ -210,8 +210,8 @@ fn find_glob(path: &str) -> Result<PathKind, DatasetError> {
 fn real(path: &str) -> Result<PathBuf, DatasetError> {
     match fs::canonicalize(path) {
         Ok(real) if real.to_str().is_some() => Ok(real),
-        Ok(real) => fail!("{path} leads to {real:?}, a name that is not UTF-8; rename it"),
-        Err(error) => fail!("{}", explain(path, &error)),
+        Ok(real) => err!("{path} leads to {real:?}, a name that is not UTF-8; rename it"),
+        Err(error) => err!("{}", explain(path, &error)),
     }
 }
 

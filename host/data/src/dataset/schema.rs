@@ -1,6 +1,6 @@
 //! Converts schemas to and from the bytes in which the planner sends them to the workers.
 
-use super::{DatasetError, fail};
+use super::{DatasetError, err};
 use arrow::datatypes::{Schema, SchemaRef};
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
@@ -11,7 +11,7 @@ pub fn schema_bytes(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
     let written = StreamWriter::try_new(&mut bytes, schema).and_then(|mut writer| writer.finish());
     match written {
         Ok(()) => Ok(bytes),
-        Err(error) => fail!("the columns cannot be written as an Arrow schema: {error}"),
+        Err(error) => err!("the columns cannot be written as an Arrow schema: {error}"),
     }
 }
 
@@ -19,6 +19,6 @@ pub fn schema_bytes(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
 pub fn schema_of(bytes: &[u8]) -> Result<SchemaRef, DatasetError> {
     match StreamReader::try_new(bytes, None) {
         Ok(reader) => Ok(reader.schema()),
-        Err(error) => fail!("the columns cannot be read from an Arrow schema: {error}"),
+        Err(error) => err!("the columns cannot be read from an Arrow schema: {error}"),
     }
 }

@@ -13,7 +13,10 @@ pub struct ArrowStream(Vec<Buffer>);
 
 impl ArrowStream {
     /// A stream of a schema, dictionaries, one record batch and the end-of-stream mark.
-    pub(in crate::dataset) fn of(batch: &RecordBatch, schema: &Schema) -> Result<Self, ArrowError> {
+    pub(in crate::dataset) fn from_batch(
+        batch: &RecordBatch,
+        schema: &Schema,
+    ) -> Result<Self, ArrowError> {
         let mut encoder = StreamEncoder::try_new(schema)?;
         let mut pieces = encoder.encode(batch)?;
         pieces.extend(encoder.finish()?);
@@ -26,7 +29,7 @@ impl ArrowStream {
     }
 
     /// Replaces the pieces with those of another stream.
-    pub(in crate::dataset) fn put(&mut self, other: Self) -> &Self {
+    pub(in crate::dataset) fn replace(&mut self, other: Self) -> &Self {
         *self = other;
         self
     }

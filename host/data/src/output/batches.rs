@@ -4,7 +4,7 @@
 
 use super::columns::{columns_text, fit, values_schema, written_schema};
 use super::common::is_settled;
-use super::finish::finish;
+use super::convert::convert_appended_rows;
 use super::json;
 use super::sizes::size;
 use super::table_error::AttemptError;
@@ -230,7 +230,7 @@ fn try_row(row: &RecordBatch, format: &OutputFormat) -> Result<(), AttemptError>
     };
     let output = format.kind;
     let stream = stream().map_err(|source| AttemptError::Stream { output, source })?;
-    let finished = finish(Cursor::new(stream), io::sink(), format, 1);
+    let finished = convert_appended_rows(Cursor::new(stream), io::sink(), format, 1);
     finished.map_err(|source| AttemptError::File { output, source })
 }
 

@@ -25,7 +25,7 @@ fn stream(batch: &RecordBatch) -> Vec<u8> {
 }
 
 fn writer(kind: OutputKind) -> RowWriter {
-    RowWriter::new(LIMIT, true, &OutputFormat::of(kind))
+    RowWriter::new(LIMIT, true, &OutputFormat::default_for(kind))
 }
 
 /// The bytes that the leader appends for attempts of different workers.
@@ -55,7 +55,7 @@ fn appended(kind: OutputKind, tables: &[Vec<u8>]) -> (Vec<u8>, u64) {
 
 fn made(bytes: &[u8], rows: u64, format: &OutputFormat) -> Result<Vec<u8>, FinishError> {
     let mut file = tempfile::tempfile().unwrap();
-    finish(Cursor::new(bytes), &file, format, rows)?;
+    convert_appended_rows(Cursor::new(bytes), &file, format, rows)?;
     let mut made = Vec::new();
     file.seek(SeekFrom::Start(0)).unwrap();
     file.read_to_end(&mut made).unwrap();
@@ -76,7 +76,7 @@ fn read(made: Vec<u8>, kind: OutputKind) -> RecordBatch {
 
 fn finished(kind: OutputKind, tables: &[Vec<u8>]) -> RecordBatch {
     let (bytes, rows) = appended(kind, tables);
-    read(made(&bytes, rows, &OutputFormat::of(kind)).unwrap(), kind)
+    read(made(&bytes, rows, &OutputFormat::default_for(kind)).unwrap(), kind)
 }
 
 fn texts(array: &dyn Array) -> Vec<Option<String>> {
@@ -96,7 +96,7 @@ fn rows_of_text_become_a_column() {
         let header = writer.take_header().unwrap();
         assert_eq!(header.text, "\"value\" Utf8");
         let bytes = [header.bytes.unwrap(), writer.segment().to_vec()].concat();
-        let batch = read(made(&bytes, 3, &OutputFormat::of(kind)).unwrap(), kind);
+        let batch = read(made(&bytes, 3, &OutputFormat::default_for(kind)).unwrap(), kind);
         let expected = ["a", "", "two\nlines"].map(|text| Some(text.to_owned()));
         assert_eq!(texts(batch.column_by_name("value").unwrap()), expected);
         // The next attempt starts empty.
@@ -122,7 +122,7 @@ fn appended_bytes_form_a_valid_stream() {
     assert_eq!((batch.num_rows(), batch.schema().field(0).data_type()), (0, &DataType::Int64));
     // Without any table, the column is `value`.
     for kind in KINDS {
-        let batch = read(made(b"", 0, &OutputFormat::of(kind)).unwrap(), kind);
+        let batch = read(made(b"", 0, &OutputFormat::default_for(kind)).unwrap(), kind);
         assert_eq!((batch.num_rows(), batch.schema().field(0).name().as_str()), (0, "value"));
     }
 }
@@ -134,12 +134,14 @@ fn every_compression_of_parquet_can_be_read() {
         &[ipc(vec![("id", Arc::new(Int64Array::from(vec![7; 999])))])],
     );
     for compression in OutputKind::Parquet.compressions() {
-        let format =
-            OutputFormat { compression: *compression, ..OutputFormat::of(OutputKind::Parquet) };
+        let format = OutputFormat {
+            compression: *compression,
+            ..OutputFormat::default_for(OutputKind::Parquet)
+        };
         let batch = read(made(&bytes, rows, &format).unwrap(), OutputKind::Parquet);
         assert_eq!(batch.num_rows(), 999, "{compression:?}");
     }
-    assert_eq!(OutputFormat::of(OutputKind::Parquet).compression, Compression::Snappy);
+    assert_eq!(OutputFormat::default_for(OutputKind::Parquet).compression, Compression::Snappy);
 }
 
 /// A dictionary with keys of any width.
@@ -354,7 +356,7 @@ fn small_tables_that_expand_hugely_are_refused() {
 fn damaged_rows_do_not_become_a_file() {
     let table = || ipc(vec![("id", Arc::new(Int64Array::from(vec![1, 2, 3])))]);
     let (bytes, rows) = appended(OutputKind::Arrow, &[table(), table()]);
-    let format = OutputFormat::of(OutputKind::Arrow);
+    let format = OutputFormat::default_for(OutputKind::Arrow);
     let wrong = |bytes: &[u8], rows| made(bytes, rows, &format).unwrap_err().to_string();
     insta::assert_snapshot!(wrong(&bytes, rows + 1), @"what was appended cannot be read: it holds 6 rows, and 7 were committed");
     let half = appended(OutputKind::Arrow, &[table()]).0.len();
@@ -383,7 +385,7 @@ proptest::proptest! {
         if writer.table(&bytes).and_then(|()| writer.seal()).is_ok() {
             let header = writer.take_header().unwrap();
             let all = [header.bytes.unwrap(), writer.segment().to_vec()].concat();
-            let made = made(&all, writer.rows(), &OutputFormat::of(kind));
+            let made = made(&all, writer.rows(), &OutputFormat::default_for(kind));
             proptest::prop_assert!(made.is_ok(), "{:?}", made);
         }
     }
@@ -402,7 +404,7 @@ proptest::proptest! {
             let index = usize::from(position) % bytes.len();
             bytes[index] = byte;
         }
-        if let Ok(made) = made(&bytes, rows, &OutputFormat::of(kind)) {
+        if let Ok(made) = made(&bytes, rows, &OutputFormat::default_for(kind)) {
             proptest::prop_assert_eq!(read(made, kind).num_rows() as u64, rows);
         }
     }

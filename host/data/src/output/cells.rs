@@ -84,13 +84,13 @@ impl<'a> TextColumn<'a> {
                 TextValues::Dictionary(dictionary.normalized_keys(), Box::new(values))
             }
             DataType::RunEndEncoded(..) => {
-                let runs = RunEndColumn::of(array)?;
+                let runs = RunEndColumn::from_array(array)?;
                 let values = Self::new(runs.values(), limit)?;
                 style = values.style;
                 TextValues::Runs(runs, Box::new(values))
             }
             DataType::Union(..) => {
-                TextValues::Union(UnionColumns::of(array.as_union(), |child| {
+                TextValues::Union(UnionColumns::from_array(array.as_union(), |child| {
                     Self::new(child, limit)
                 })?)
             }
@@ -98,7 +98,7 @@ impl<'a> TextColumn<'a> {
             kind if kind.is_nested() && !matches!(kind, DataType::Dictionary(..)) => {
                 TextValues::Nested(Box::new(JsonValues::new(array, limit)?), limit)
             }
-            _ => match TimeColumn::of(array)? {
+            _ => match TimeColumn::from_array(array)? {
                 Some(times) => TextValues::Times(times),
                 None => {
                     let options = const { FormatOptions::new().with_display_error(false) };
@@ -109,7 +109,7 @@ impl<'a> TextColumn<'a> {
                 }
             },
         };
-        Ok(Self { values, nulls: Nulls::of(array), style })
+        Ok(Self { values, nulls: Nulls::from_array(array), style })
     }
 
     /// What the texts look like, which decides about quotes.
@@ -324,12 +324,14 @@ impl<'a> JsonValues<'a> {
                 JsonShape::Dictionary(dictionary.normalized_keys(), child(dictionary.values())?)
             }
             DataType::RunEndEncoded(..) => {
-                let runs = RunEndColumn::of(array)?;
+                let runs = RunEndColumn::from_array(array)?;
                 JsonShape::Runs(runs, child(runs.values())?)
             }
-            DataType::Union(..) => JsonShape::Union(UnionColumns::of(array.as_union(), |child| {
-                Self::new(child, limit)
-            })?),
+            DataType::Union(..) => {
+                JsonShape::Union(UnionColumns::from_array(array.as_union(), |child| {
+                    Self::new(child, limit)
+                })?)
+            }
             DataType::Struct(fields) => {
                 JsonShape::Struct(ObjectCells::new(fields, array.as_struct().columns(), limit)?)
             }
@@ -343,7 +345,7 @@ impl<'a> JsonValues<'a> {
             }
             _ => JsonShape::Plain(Plain::new(array, limit)?),
         };
-        Ok(Self { shape, nulls: Nulls::of(array) })
+        Ok(Self { shape, nulls: Nulls::from_array(array) })
     }
 
     /// How many numbers were written as null, because JSON cannot represent them.

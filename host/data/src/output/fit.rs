@@ -32,7 +32,7 @@ pub(super) fn converted(
     let child = |array: &ArrayRef, to: &DataType| converted(array, to, output);
     match (array.data_type(), to) {
         (DataType::RunEndEncoded(..), _) => {
-            let runs = RunEndColumn::of(array)?;
+            let runs = RunEndColumn::from_array(array)?;
             let indices = (0..array.len()).map(|row| runs.run_of(row) as u64);
             child(&take(runs.values(), &UInt64Array::from_iter_values(indices), None)?, to)
         }

@@ -35,7 +35,7 @@ impl JoinedRows {
         let schema = Arc::new(Schema::new(vec![Field::new(Join::FILE, DataType::Utf8, true)]));
         // A single column always makes a valid batch.
         let input = RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(names)]);
-        Self::of(input.unwrap_or_else(|_| RecordBatch::new_empty(schema)))
+        Self::new(input.unwrap_or_else(|_| RecordBatch::new_empty(schema)))
     }
 
     /// The input of a mini-batch with a table, as the guest received it.
@@ -50,7 +50,7 @@ impl JoinedRows {
             concat_batches(&schema, &batches)
         };
         let input = read().map_err(JoinError::Unreadable)?;
-        let Join::Columns(names) = wanted else { return Ok(Self::of(input)) };
+        let Join::Columns(names) = wanted else { return Ok(Self::new(input)) };
         let schema = input.schema();
         let indices = names.iter().map(|name| {
             schema.index_of(name).map_err(|_| {
@@ -65,10 +65,10 @@ impl JoinedRows {
             })
         });
         let indices = indices.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self::of(input.project(&indices)?))
+        Ok(Self::new(input.project(&indices)?))
     }
 
-    fn of(input: RecordBatch) -> Self {
+    fn new(input: RecordBatch) -> Self {
         let texts = StringBuilder::new();
         let items = Vec::new();
         Self { input, has_outcomes: false, next: 0, texts, items, rows: 0 }
@@ -219,7 +219,8 @@ mod tests {
 
     /// Header and lines, or the error.
     fn csv(join: Join, fill: impl FnOnce(&mut RowWriter) -> String) -> String {
-        let format = OutputFormat { join: Some(join), ..OutputFormat::of(OutputKind::Csv) };
+        let format =
+            OutputFormat { join: Some(join), ..OutputFormat::default_for(OutputKind::Csv) };
         let mut writer = RowWriter::new(1000, true, &format);
         if let Err(failure) = writer.join_table(&[input().into()]) {
             return failure.message;
@@ -291,7 +292,8 @@ mod tests {
         let columns = [("far", Arc::new(far) as ArrayRef), ("money", money)];
         let input = stream(&[RecordBatch::try_from_iter(columns).unwrap()]);
         let written = |kind| {
-            let format = OutputFormat { join: Some(Join::Input), ..OutputFormat::of(kind) };
+            let format =
+                OutputFormat { join: Some(Join::Input), ..OutputFormat::default_for(kind) };
             let mut writer = RowWriter::new(1000, true, &format);
             writer.join_table(&[input.as_slice().into()]).unwrap();
             writer.table(&stream(&[scores("score", vec![1, 2])])).unwrap();
@@ -323,8 +325,10 @@ mod tests {
         insta::assert_snapshot!(reported, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give the returned column another name, or list the columns to join in `join`, without "id""#);
         let values = Join::Columns(vec!["id".to_owned()]);
         let with_value_column = |join: &Join, fill: &dyn Fn(&mut RowWriter) -> String| {
-            let format =
-                OutputFormat { join: Some(join.clone()), ..OutputFormat::of(OutputKind::Csv) };
+            let format = OutputFormat {
+                join: Some(join.clone()),
+                ..OutputFormat::default_for(OutputKind::Csv)
+            };
             let mut writer = RowWriter::new(1000, true, &format);
             let ids = Arc::new(Int64Array::from(vec![7, 8]));
             let both = [("id", Arc::clone(&ids) as _), ("value", ids as _)];

@@ -17,7 +17,7 @@ pub(super) enum Nulls {
 }
 
 impl Nulls {
-    pub(super) fn of(array: &dyn Array) -> Self {
+    pub(super) fn from_array(array: &dyn Array) -> Self {
         match array.data_type() {
             DataType::Null => Self::Always,
             DataType::RunEndEncoded(..) | DataType::Union(..) => Self::InValues,
@@ -39,7 +39,7 @@ pub(super) enum RunEndColumn<'a> {
 
 impl<'a> RunEndColumn<'a> {
     /// Fails if the column is not run-end encoded.
-    pub(super) fn of(array: &'a dyn Array) -> Result<Self, ArrowError> {
+    pub(super) fn from_array(array: &'a dyn Array) -> Result<Self, ArrowError> {
         let runs = array.as_run_opt::<Int16Type>().map(Self::Short);
         let runs = runs.or_else(|| array.as_run_opt::<Int32Type>().map(Self::Medium));
         let runs = runs.or_else(|| array.as_run_opt::<Int64Type>().map(Self::Long));
@@ -93,7 +93,7 @@ pub(super) struct UnionColumns<'a, T> {
 
 impl<'a, T> UnionColumns<'a, T> {
     /// `make` converts a column. Fails if `make` fails.
-    pub(super) fn of(
+    pub(super) fn from_array(
         union: &'a UnionArray,
         mut make: impl FnMut(&'a ArrayRef) -> Result<T, ArrowError>,
     ) -> Result<Self, ArrowError> {

@@ -6,7 +6,7 @@
 //!   written, and `fit` converts the values to that type. [`PartFile`] appends the bytes to the worker's part
 //!   file.
 //! - `common` finds one schema for several tables if some of their columns are all null.
-//! - [`finish()`] makes a Parquet or Arrow file from such a stream. `appended` reads the stream.
+//! - [`convert_appended_rows`] makes a Parquet or Arrow file from such a stream. `appended` reads the stream.
 //! - `results` defines what a call of `run` receives, and the trait that takes what it returns.
 //! - `table_error` has the errors for a table that cannot be written, or a file that cannot be made.
 
@@ -15,8 +15,8 @@ mod batches;
 mod cells;
 mod columns;
 mod common;
+mod convert;
 mod dictionaries;
-mod finish;
 mod fit;
 mod join;
 mod json;
@@ -32,7 +32,7 @@ mod style;
 mod table_error;
 mod times;
 
-pub use finish::finish;
+pub use convert::convert_appended_rows;
 pub use results::{MiniBatchData, ResultSink};
 pub use rows::RowWriter;
 pub use sandmill_files::publish::{

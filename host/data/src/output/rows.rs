@@ -313,7 +313,7 @@ impl RowWriter {
         let mut decoder = StreamDecoder::new();
         while !bytes.is_empty() {
             if let Some(batch) = decoder.decode(&mut bytes)? {
-                self.take_batch(&batch)?;
+                self.write_batch(&batch)?;
             }
         }
         // The decoder accepts a stream that was cut between two messages.
@@ -352,10 +352,10 @@ impl RowWriter {
         let Some(batch) = joined.finish_texts()? else { return Ok(()) };
         self.begin_table(batch.schema_ref())?;
         self.rows = 0;
-        self.take_batch(&batch)
+        self.write_batch(&batch)
     }
 
-    fn take_batch(&mut self, batch: &RecordBatch) -> Result<(), TableRefusal> {
+    fn write_batch(&mut self, batch: &RecordBatch) -> Result<(), TableRefusal> {
         if batch.num_columns() == 0 {
             return Err(TableRefusal::Invalid("it has no columns".to_owned()));
         }

@@ -55,7 +55,8 @@ fn a_row_of_a_table_has_a_limit() {
     let bytes = ipc(vec![("text", Arc::new(StringArray::from(vec!["short", "rather long"])))]);
     for (kind, fits) in [(OutputKind::Text, 14), (OutputKind::Csv, 12), (OutputKind::Jsonl, 23)] {
         let writer = |limit| {
-            RowWriter::new(1000, true, &OutputFormat::of(kind)).with_row_limit(ByteSize(limit))
+            RowWriter::new(1000, true, &OutputFormat::default_for(kind))
+                .with_row_limit(ByteSize(limit))
         };
         let failure = writer(11).table(&bytes).unwrap_err();
         assert_eq!(failure.kind, FailureKind::OverLimit);
@@ -134,7 +135,7 @@ fn formatted(ipc: &[u8], format: &OutputFormat) -> String {
 }
 
 fn csv(change: impl FnOnce(&mut OutputFormat)) -> OutputFormat {
-    let mut format = OutputFormat::of(OutputKind::Csv);
+    let mut format = OutputFormat::default_for(OutputKind::Csv);
     change(&mut format);
     format
 }
@@ -204,7 +205,7 @@ fn fields_that_need_quotes_fail_without_quoting() {
 #[test]
 fn rows_of_text_take_the_format_of_the_file() {
     let written = |kind, rows: &[&str]| {
-        let mut writer = RowWriter::new(1000, true, &OutputFormat::of(kind));
+        let mut writer = RowWriter::new(1000, true, &OutputFormat::default_for(kind));
         rows.iter().for_each(|row| writer.row(row));
         assert_eq!((writer.problem(), writer.take_header()), (None, None));
         String::from_utf8(writer.lines().to_vec()).unwrap()
@@ -267,7 +268,7 @@ fn tables_as_json_lines() {
         ("s", Arc::new(StructArray::from(fields))),
         ("n", Arc::new(NullArray::new(2))),
     ]);
-    let format = OutputFormat::of(OutputKind::Jsonl);
+    let format = OutputFormat::default_for(OutputKind::Jsonl);
     let text = formatted(&table, &format);
     insta::assert_snapshot!(text, @r#"
     {"a \"b\"":null,"inf":null,"ok":true,"t":"1970-01-01T00:00:00","l":[1.0,null],"s":{"x":1,"y":"\u0001\té"},"n":null}
@@ -330,7 +331,7 @@ fn maps_lists_and_structures_are_json_in_a_field_too() {
     let pair = StructArray::from(vec![(field, Arc::new(Int64Array::from(vec![7, 8])) as ArrayRef)]);
     let table =
         ipc(vec![("m", named), ("n", numbered), ("l", lists), ("s", Arc::new(pair) as ArrayRef)]);
-    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::default_for(OutputKind::Jsonl)), @r#"
     {"m":{"a \"b\"":1,"c":null},"n":[[5,"a \"b\""],[1,null]],"l":[0.5,null],"s":{"x":7}}
     {"m":{},"n":null,"l":[null],"s":{"x":8}}
     "#);
@@ -358,7 +359,7 @@ fn writing_a_huge_value_stops_at_the_limit() {
     let list: ArrayRef = Arc::new(ListArray::new(item, offsets, coded, None));
     let table = ipc(vec![("l", list)]);
     for kind in [OutputKind::Csv, OutputKind::Jsonl, OutputKind::Text] {
-        let mut writer = RowWriter::new(4 << 20, true, &OutputFormat::of(kind));
+        let mut writer = RowWriter::new(4 << 20, true, &OutputFormat::default_for(kind));
         let reported = writer.table(&table).unwrap_err().message;
         assert!(reported.contains("limits.results"), "{reported}");
         assert!(writer.lines().len() < 16 << 20);
@@ -371,7 +372,7 @@ fn values_without_a_text_form_are_reported() {
     let near: ArrayRef = Arc::new(Time32SecondArray::from(vec![0, 1]));
     let table = ipc(vec![("near", Arc::clone(&near)), ("far", Arc::clone(&far))]);
     insta::assert_snapshot!(formatted(&table, &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is not a time of day). Return another value or type, or set output_format.type to parquet or arrow"#);
-    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"the returned table cannot be written as jsonl: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is not a time of day). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::default_for(OutputKind::Jsonl)), @r#"the returned table cannot be written as jsonl: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is not a time of day). Return another value or type, or set output_format.type to parquet or arrow"#);
     let field = Arc::new(Field::new("x", far.data_type().clone(), true));
     let inside: ArrayRef = Arc::new(StructArray::from(vec![(field, far)]));
     let table = ipc(vec![("near", near), ("s", inside)]);
@@ -389,13 +390,13 @@ fn numbers_that_json_cannot_represent_are_counted() {
         ListArray::new(item, OffsetBuffer::from_lengths([2, 0, 1]), Arc::new(floats()), None);
     let table = ipc(vec![("f", Arc::new(floats())), ("l", Arc::new(lists))]);
     for (kind, count) in [(OutputKind::Jsonl, 4), (OutputKind::Csv, 2), (OutputKind::Arrow, 0)] {
-        let mut writer = RowWriter::new(1 << 20, true, &OutputFormat::of(kind));
+        let mut writer = RowWriter::new(1 << 20, true, &OutputFormat::default_for(kind));
         writer.table(&table).unwrap();
         assert_eq!(writer.lost(), count, "{kind:?}");
         writer.clear();
         assert_eq!(writer.lost(), 0);
     }
-    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::default_for(OutputKind::Jsonl)), @r#"
     {"f":null,"l":[null,0.5]}
     {"f":0.5,"l":[]}
     {"f":null,"l":[null]}
@@ -456,7 +457,7 @@ proptest! {
             numbered.map(|(n, row)| row.iter().cloned().chain([n.to_string()]).collect()).collect();
         prop_assert_eq!(parse(&formatted(&table, &format), delimiter), expected);
         // The same in JSON lines.
-        let lines = formatted(&table, &OutputFormat::of(OutputKind::Jsonl));
+        let lines = formatted(&table, &OutputFormat::default_for(OutputKind::Jsonl));
         for (line, row) in lines.lines().zip(&rows) {
             let object: serde_json::Value = serde_json::from_str(line).unwrap();
             prop_assert_eq!([&object["a"], &object["b"], &object["c"]], row.each_ref());

@@ -61,7 +61,7 @@ fn view_size(values: &dyn Array, from: usize, count: usize) -> u64 {
 }
 
 fn runs_size(array: &dyn Array) -> u64 {
-    let Ok(runs) = RunEndColumn::of(array) else { return u64::MAX };
+    let Ok(runs) = RunEndColumn::from_array(array) else { return u64::MAX };
     let mut sum = 0_u64;
     let mut row = 0;
     while row < array.len() {

@@ -48,7 +48,7 @@ pub(super) enum TimeSuffix {
 
 impl<'a> TimeColumn<'a> {
     /// Returns `None` if the column has another type. Fails if its time zone is invalid.
-    pub(super) fn of(array: &'a dyn Array) -> Result<Option<Self>, ArrowError> {
+    pub(super) fn from_array(array: &'a dyn Array) -> Result<Option<Self>, ArrowError> {
         use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
         let per_second = |unit: &TimeUnit| per_second(*unit);
         Ok(Some(match array.data_type() {

@@ -6,7 +6,7 @@ use arrow::array::*;
 use proptest::prelude::*;
 
 fn texts(array: &dyn Array) -> Vec<String> {
-    let times = TimeColumn::of(array).unwrap().unwrap();
+    let times = TimeColumn::from_array(array).unwrap().unwrap();
     let text = |row| {
         let mut out = Vec::new();
         match times.write(row, &mut out) {
@@ -91,7 +91,7 @@ fn zones_are_offsets_or_utc() {
     );
     for wrong in ["+24:00", "+1", "-aa:00", "+01:60", "+é1:0"] {
         let times = TimestampSecondArray::from(vec![0]).with_timezone(wrong);
-        assert!(TimeColumn::of(&times).is_err(), "{wrong}");
+        assert!(TimeColumn::from_array(&times).is_err(), "{wrong}");
     }
 }
 

@@ -182,17 +182,17 @@ fn written(batch: &RecordBatch, format: &OutputFormat) -> Result<Vec<u8>, Failur
 
 /// The lines of a table without a header.
 fn lines(batch: &RecordBatch, kind: OutputKind) -> Result<String, Failure> {
-    let mut format = OutputFormat::of(kind);
+    let mut format = OutputFormat::default_for(kind);
     format.header = false;
     written(batch, &format).map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
 /// The file that is made from a table.
 fn made(batch: &RecordBatch, kind: OutputKind) -> Result<Vec<u8>, Failure> {
-    let format = OutputFormat::of(kind);
+    let format = OutputFormat::default_for(kind);
     let appended = written(batch, &format)?;
     let mut file = tempfile::tempfile().unwrap();
-    finish(Cursor::new(appended), &file, &format, batch.num_rows() as u64).unwrap();
+    convert_appended_rows(Cursor::new(appended), &file, &format, batch.num_rows() as u64).unwrap();
     let mut made = Vec::new();
     file.seek(SeekFrom::Start(0)).unwrap();
     file.read_to_end(&mut made).unwrap();

@@ -8,7 +8,7 @@ use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
 use super::share;
 use super::text::each_file;
-use super::{PlanError, refuse};
+use super::{PlanError, err};
 use crate::dataset::columnar::{
     InputColumns, Resolution, TypedTableFile, check, from_message, to_message,
 };
@@ -60,7 +60,7 @@ pub(super) fn format(
     if columns.are_known() {
         picked_columns(input, &names)?;
     }
-    let schema = resolution.of(&columns.schema());
+    let schema = resolution.apply(&columns.schema());
     if columns.are_known() {
         notices.push(columns::columns_message(input.name(), &schema));
     }
@@ -135,7 +135,7 @@ pub(super) fn keys_of_paths<'a>(
         None => keys.first().map(String::as_str),
     };
     let kind = input.table.kind.name();
-    refuse!(
+    err!(
         "input '{}': partition_keys names '{}', which is in no folder's name, and {kind} files are \
          grouped by their folders only; put the files into folders named {}=…/, or name the levels of \
          their folders with partition_format, or use format: csv, whose rows are grouped by any column",
@@ -229,7 +229,7 @@ fn check_columns(
 ) -> Result<(), DatasetError> {
     let wanted = input.table.columns.as_deref();
     check(file, table, wanted.is_none(), origin).map_err(|error| {
-        let mut known = InputColumns::of(table, wanted, origin);
+        let mut known = InputColumns::from_schema(table, wanted, origin);
         let learned = if input.infers_from_all { known.learn(file, origin) } else { Ok(()) };
         learned.err().unwrap_or(error)
     })

@@ -3,7 +3,7 @@
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
 use super::share::PlannedShare;
-use super::{PlanError, refuse};
+use super::{PlanError, err};
 use crate::dataset::SourceListing;
 use crate::model::{MiniBatchWork, Names, Source};
 use crate::protocol::FromPlanner;
@@ -16,7 +16,7 @@ pub(super) fn plan_files(
     writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     if count == 0 {
-        return refuse!("mini_batch_size must be at least 1 file");
+        return err!("mini_batch_size must be at least 1 file");
     }
     writer.send(FromPlanner::Tables(Vec::new()))?;
     let listings =

@@ -4,7 +4,7 @@
 use super::files::next_file;
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
-use super::{PlanError, refuse};
+use super::{PlanError, err};
 use crate::dataset::SourceListing;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{ByteSize, MiniBatchWork, Names, PartitionFormat, Source, count_u32};
@@ -17,7 +17,7 @@ pub(super) fn format_of(source: &Source) -> Result<Option<PartitionFormat>, Plan
     match PartitionFormat::parse(text) {
         Ok(format) => Ok(Some(format)),
         Err(error) => {
-            refuse!("input '{}': partition_format {error}", source.dataset)
+            err!("input '{}': partition_format {error}", source.dataset)
         }
     }
 }
@@ -53,7 +53,7 @@ pub(super) fn check_size(
     }
     let pairs: Vec<_> =
         keys.iter().zip(values).map(|(key, value)| format!("{key}={value}")).collect();
-    refuse!(
+    err!(
         "input '{input}': the rows with {} take {} or more, and a mini-batch can take at most {}, \
          because a worker holds it in memory; add a key to partition_keys that divides these rows",
         pairs.join(", "),
@@ -86,7 +86,7 @@ fn plan_input(
     let mut groups: Groups<Vec<(u32, Names)>> = Groups::new();
     for (index, source) in (first..).zip(sources) {
         let Some(format) = format_of(source)? else {
-            return refuse!(
+            return err!(
                 "input '{}' has no partition_format, so its files cannot be grouped by \
                  partition_keys; add one, such as partition_format: '{}'",
                 source.dataset,
@@ -97,7 +97,7 @@ fn plan_input(
             Ok(positions) => positions,
             Err(key) => {
                 let known: Vec<_> = format.keys().collect();
-                return refuse!(
+                return err!(
                     "input '{}': partition_keys names '{key}', and partition_format '{format}' has \
                      the keys {}; use one of these, or add '{key}' to partition_format",
                     source.dataset,
@@ -108,7 +108,7 @@ fn plan_input(
         let mut listing = SourceListing::new(source)?;
         while let Some(file) = next_file(&mut listing, index, writer)? {
             let Some(values) = format.values(&file) else {
-                return refuse!(
+                return err!(
                     "input '{}': the path {file} does not match partition_format '{format}'; move \
                      the file away, name the files by a glob that leaves it out, or change the \
                      template",

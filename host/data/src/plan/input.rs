@@ -2,7 +2,7 @@
 
 use super::groups::format_of;
 use super::plan_writer::PlanWriter;
-use super::{PlanError, columns, refuse};
+use super::{PlanError, columns, err};
 use crate::dataset::columnar::TypedTableFile;
 use crate::dataset::{OpenRoot, SourceListing, foreign_file};
 use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, count_u32};
@@ -121,7 +121,7 @@ impl PlanInput<'_> {
         self.format_checks.set(count + 1);
         let first = self.first_foreign.borrow_mut().get_or_insert_with(|| reason.clone()).clone();
         if count + 1 == CHECKED_FILES {
-            return refuse!("input '{}': {first}", self.name());
+            return err!("input '{}': {first}", self.name());
         }
         Ok(Some(reason))
     }
@@ -130,7 +130,7 @@ impl PlanInput<'_> {
     pub(super) fn refuse_foreign(&self) -> Result<(), PlanError> {
         let first = self.first_foreign.borrow();
         match (&*first, self.format_checks.get()) {
-            (Some(first), 1..CHECKED_FILES) => refuse!("input '{}': {first}", self.name()),
+            (Some(first), 1..CHECKED_FILES) => err!("input '{}': {first}", self.name()),
             _ => Ok(()),
         }
     }
@@ -207,7 +207,7 @@ impl PlanInput<'_> {
         let mut last_root = self.last_root.borrow_mut();
         let root = match last_root.take_if(|(known, _)| *known == index) {
             Some((_, root)) => root,
-            None => OpenRoot::of(source),
+            None => OpenRoot::open_source(source),
         };
         let (_, root) = last_root.insert((index, root));
         Some(inspect(root))
@@ -234,7 +234,7 @@ pub(super) fn inputs_of<'a>(
     if tables.len() != sources.len() {
         let tables = tables.len();
         let sources = sources.len();
-        return refuse!("a plan for {sources} sources came with {tables} table formats");
+        return err!("a plan for {sources} sources came with {tables} table formats");
     }
     let mut inputs = Vec::new();
     let mut first = 0;
@@ -243,10 +243,10 @@ pub(super) fn inputs_of<'a>(
         if let Some((key, other)) = table.csv.conflict() {
             let dataset = &sources[0].dataset;
             return match other {
-                Some(other) => refuse!(
+                Some(other) => err!(
                     "input '{dataset}': its {key} is also its {other}; choose another character"
                 ),
-                None => refuse!(
+                None => err!(
                     "input '{dataset}': its {key} is not valid; use one ASCII character other than a line \
                      end, such as ',', ';' or a tab for a delimiter"
                 ),
@@ -299,7 +299,7 @@ fn hive_format(
     let first = listing.peek_file()?.unwrap_or_default();
     let found = PartitionFormat::hive(first);
     if found.is_none() && table.hive == Some(true) && !first.is_empty() {
-        return refuse!(
+        return err!(
             "input '{}': hive is true, and its first file, {first}, is not in folders named \
              key=value below {}; name the folder above such folders as the input's path, or remove hive",
             source.dataset,
@@ -315,13 +315,13 @@ pub(super) fn check_keys(input: &PlanInput<'_>, names: &[&str]) -> Result<(), Pl
     let Some(path) = &input.path else { return Ok(()) };
     let Some(duplicate) = path.keys().find(|key| names.contains(key)) else { return Ok(()) };
     if input.is_hive {
-        return refuse!(
+        return err!(
             "input '{}': the folders '{path}' make a column '{duplicate}', and the files have a column of \
              that name; set hive to false to use the column in the files",
             input.name(),
         );
     }
-    refuse!(
+    err!(
         "input '{}': partition_format '{path}' makes a column '{duplicate}' of the files' paths, and the \
          files have a column of that name; give the key another name",
         input.name(),
@@ -344,13 +344,13 @@ pub(super) fn picked_columns(
             continue;
         }
         if input.path.iter().flat_map(PartitionFormat::keys).any(|key| key == name) {
-            return refuse!(
+            return err!(
                 "input '{}': columns names '{name}', which comes from the files' paths; such columns \
                  always come after the others: leave it out of the list",
                 input.name(),
             );
         }
-        return refuse!(
+        return err!(
             "input '{}' has no column '{name}', which columns names; {}",
             input.name(),
             columns::existing_columns(name, names),
@@ -370,7 +370,7 @@ fn columns_without_dropped(
         return Ok(None);
     }
     if let Some(unknown) = dropped.iter().find(|name| !names.contains(&name.as_str())) {
-        return refuse!(
+        return err!(
             "input '{}' has no column '{unknown}', which drop_columns names; {}",
             input.name(),
             columns::existing_columns(unknown, names),

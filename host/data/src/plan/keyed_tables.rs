@@ -7,7 +7,7 @@ use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
 use super::shuffle::{Idle, Shuffle, ShuffleContext};
 use super::text::each_slice;
-use super::{PlanError, columnar, refuse};
+use super::{PlanError, columnar, err};
 use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{MiniBatchWork, PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice};
@@ -49,7 +49,7 @@ pub(super) fn plan(
             _ => {
                 let columns = key_columns(input, format, keys)?;
                 if tools.request.spill.as_os_str().is_empty() {
-                    return refuse!(
+                    return err!(
                         "rows cannot be grouped by key: there is no temporary folder for them"
                     );
                 }
@@ -76,7 +76,7 @@ fn key_columns(
     keys: &[String],
 ) -> Result<Vec<usize>, PlanError> {
     if format.kind != TableKind::Csv {
-        return refuse!(
+        return err!(
             "input '{}' is of format {}, and partition_keys can name columns in the files only for \
              format: csv; name keys in the files' paths, or remove partition_keys",
             input.name(),
@@ -88,7 +88,7 @@ fn key_columns(
     for key in keys {
         let Some(index) = known.iter().position(|column| column.name == *key) else {
             let names: Vec<_> = known.iter().map(|column| column.name.as_str()).collect();
-            return refuse!(
+            return err!(
                 "input '{}' has no column '{key}', which partition_keys names; its columns are: {}",
                 input.name(),
                 names.join(", "),

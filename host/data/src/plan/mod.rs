@@ -45,12 +45,12 @@ enum PlanError {
 }
 
 /// A [`PlanError`] that is shown to the user, from a format string.
-macro_rules! refuse {
+macro_rules! err {
     ($($argument:tt)*) => {
         Err($crate::plan::PlanError::Input($crate::dataset::DatasetError(format!($($argument)*))))
     };
 }
-use refuse;
+use err;
 
 /// Makes a plan, and passes each message to `emit` as soon as it is complete. If the planner may ask the
 /// leader for files, `next_answer` waits for the next answer. Errors in the inputs become a message; only an
@@ -78,7 +78,7 @@ fn plan_with(
 fn plan_all(tools: ShuffleContext<'_>, writer: &mut PlanWriter<'_>) -> Result<(), PlanError> {
     let request = tools.request;
     if request.protocol != PROTOCOL_VERSION {
-        return refuse!(
+        return err!(
             "the planner speaks version {PROTOCOL_VERSION} of the protocol, the leader version {}: \
              the program was replaced while a job ran; start the job again",
             request.protocol,
@@ -90,7 +90,7 @@ fn plan_all(tools: ShuffleContext<'_>, writer: &mut PlanWriter<'_>) -> Result<()
             groups::plan_file_groups(&request.sources, keys, writer)?;
         }
         CutOptions::Void { .. } if !keys.is_empty() => {
-            return refuse!("partition_keys needs inputs; remove it, or name inputs");
+            return err!("partition_keys needs inputs; remove it, or name inputs");
         }
         CutOptions::Files { count } => files::plan_files(&request.sources, *count, writer)?,
         CutOptions::Tables { size, inputs, full_inference } => {

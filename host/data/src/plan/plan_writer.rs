@@ -2,7 +2,7 @@
 
 use super::mini_batch_digest::MiniBatchDigest;
 use super::share::PlannedShare;
-use super::{PlanError, refuse};
+use super::{PlanError, err};
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, MiniBatchWork, Names, Sample};
 use crate::protocol::{FromPlanner, MayOpen};
 use std::collections::HashSet;
@@ -226,7 +226,7 @@ impl<'a> PlanWriter<'a> {
                     "add a key to partition_keys that divides these files",
                 ),
             };
-            return refuse!(
+            return err!(
                 "{subject} take {bytes} bytes, and at most {MAX_MINI_BATCH_BYTES} can be sent to a \
                  worker; {remedy}"
             );

@@ -7,7 +7,7 @@ use super::plan_writer::PlanWriter;
 use super::share::{self, PlannedShare};
 use super::shuffle::{ShuffleContext, empty_spill};
 use super::text::each_slice;
-use super::{PlanError, columnar, keyed_tables, refuse};
+use super::{PlanError, columnar, err, keyed_tables};
 use crate::dataset::csv::{MAX_SLICE, infer_format};
 use crate::dataset::json::{field_of, infer_json};
 use crate::dataset::{SourceListing, Unpacker, schema_bytes};
@@ -28,7 +28,7 @@ pub(super) fn plan_tables(
     writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
     if matches!(size, SliceSize::Bytes(0) | SliceSize::Rows(0)) {
-        return refuse!("mini_batch_size must be at least 1 byte or row");
+        return err!("mini_batch_size must be at least 1 byte or row");
     }
     let spill = &tools.request.spill;
     if !spill.as_os_str().is_empty() {
@@ -160,7 +160,7 @@ fn given_types(
     for Column { name, kind } in input.table.types.iter().filter(|_| !names.is_empty()) {
         let Some(index) = names.iter().position(|known| known == name) else {
             let names: Vec<_> = names.iter().map(String::as_str).collect();
-            return refuse!(
+            return err!(
                 "input '{}' has no column '{name}', which types names; {}",
                 input.name(),
                 columns::existing_columns(name, &names),

@@ -5,7 +5,7 @@ use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
 use super::share;
-use super::{PlanError, refuse};
+use super::{PlanError, err};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{INSPECTED_BYTES, foreign};
 use crate::dataset::{DatasetError, OpenError, Unpacker, foreign_file, foreign_start};
@@ -73,7 +73,7 @@ pub(super) fn each_file<'s>(
                     writer.add_bad(index, file, reason, MiniBatchDigest::new())?;
                 }
                 Some(path) if path.folder_values(&file).is_none() => {
-                    return refuse!(
+                    return err!(
                         "input '{}': the path {file} does not match partition_format '{path}', which \
                          has one folder for each level; move the file away, name the files by a glob \
                          that leaves it out, or change the template",
@@ -157,7 +157,7 @@ pub(super) fn each_slice<'s>(
         let mut rows = 0;
         loop {
             if input.is_cut_short() {
-                cut.take_at_most(input.rows_left.get());
+                cut.set_max_records(input.rows_left.get());
             }
             match cut.next_slice() {
                 Ok(Some(slice)) => {

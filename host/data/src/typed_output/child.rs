@@ -3,7 +3,7 @@
 
 use super::error::ChildError;
 use crate::model::{Compression, OsSandbox, OutputFormat, OutputKind};
-use crate::output::finish;
+use crate::output::convert_appended_rows;
 use crate::wall::{self, ResourceLimits, Wall, WallRole};
 use std::fs::File;
 use std::io::{self, Write};
@@ -80,8 +80,9 @@ fn serve(arguments: &[String]) -> Result<(), ChildError> {
     let role = WallRole::Finisher;
     let wall = Wall { role, mode: task.mode, folders: Vec::new(), bounds };
     wall.build()?;
-    let format = OutputFormat { compression: task.compression, ..OutputFormat::of(task.kind) };
-    Ok(finish(source, target, &format, task.rows)?)
+    let format =
+        OutputFormat { compression: task.compression, ..OutputFormat::default_for(task.kind) };
+    Ok(convert_appended_rows(source, target, &format, task.rows)?)
 }
 
 #[cfg(test)]

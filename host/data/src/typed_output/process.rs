@@ -136,7 +136,7 @@ mod tests {
         let run = |text: &str| {
             fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-            let format = OutputFormat::of(OutputKind::Parquet);
+            let format = OutputFormat::default_for(OutputKind::Parquet);
             let finisher = Finisher::new(&path, OsSandbox::Off, &format);
             let source = File::open(&path).unwrap();
             let target = File::create(&target).unwrap();

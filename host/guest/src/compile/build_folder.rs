@@ -41,14 +41,14 @@ pub fn guests_folder(cache_dir: &Path) -> PathBuf {
 pub fn clear_built_guests(cache_dir: &Path) -> io::Result<(FileCount, bool)> {
     let folder = guests_folder(cache_dir);
     // Held until everything is removed: a build that starts before then waits.
-    match take_locks(&folder, LOCK_DEPTH)? {
+    match try_cargo_locks(&folder, LOCK_DEPTH)? {
         Some(_held) => Ok((clear_folder(&folder)?, false)),
         None => Ok((FileCount::default(), true)),
     }
 }
 
-/// Takes cargo's locks below a folder; `None` if another process holds one.
-fn take_locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
+/// Acquires cargo's locks below a folder. `None` if another process holds one.
+fn try_cargo_locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
     let mut held = Vec::new();
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(held)),
@@ -58,7 +58,7 @@ fn take_locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() && depth > 0 {
-            let Some(more) = take_locks(&entry.path(), depth - 1)? else { return Ok(None) };
+            let Some(more) = try_cargo_locks(&entry.path(), depth - 1)? else { return Ok(None) };
             held.extend(more);
         } else if kind.is_file()
             && entry.file_name().as_encoded_bytes().starts_with(LOCK_PREFIX.as_bytes())

@@ -121,7 +121,7 @@ pub enum ImportPower {
 impl super::contract::ComponentNames {
     /// Whether the entry script imports an interface for inference, with which it may run models on the host.
     pub fn compute_with_models(&self) -> bool {
-        self.imports.iter().any(|import| ImportPower::of(import) == ImportPower::Inference)
+        self.imports.iter().any(|import| ImportPower::from_import(import) == ImportPower::Inference)
     }
 }
 
@@ -166,7 +166,7 @@ impl ImportPower {
         }
     }
 
-    fn of(import: &str) -> Self {
+    fn from_import(import: &str) -> Self {
         let name = import.split('@').next().unwrap_or_default();
         match name.split_once('/') {
             Some(("wasi:filesystem", _)) => Self::Files,
@@ -207,7 +207,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<ScriptDescription, CompileError
             ImportVerdict::Granted(_) => None,
             ImportVerdict::Refused(why) => Some(why),
         };
-        Import { power: ImportPower::of(&name), name, refused }
+        Import { power: ImportPower::from_import(&name), name, refused }
     };
     let export = |name: String| Export { functions: functions(&types, &name), name };
     let mut description = ScriptDescription {

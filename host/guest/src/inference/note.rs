@@ -20,7 +20,7 @@ impl NotePlace {
     ///
     /// # Errors
     /// If the disk is full, or the file system does not support mapping files.
-    pub fn of(file: &File) -> io::Result<Self> {
+    pub fn map_file(file: &File) -> io::Result<Self> {
         // Allocate space on the disk first: the kernel ends a process that writes to a mapped page without
         // space.
         file.write_all_at(&InferenceNote::encode(None), 0)?;
@@ -39,7 +39,7 @@ impl NotePlace {
     }
 
     /// Replaces the note. `None` records that no model is in use.
-    pub fn put(&self, note: Option<InferenceNote>) {
+    pub fn write(&self, note: Option<InferenceNote>) {
         let [first, rest @ ..] = self.0;
         // While the other bytes change, the first byte says that no model is in use.
         first.store(0, Ordering::Relaxed);
@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn notes_are_written_to_the_file() {
         let file = tempfile::tempfile().unwrap();
-        let place = NotePlace::of(&file).unwrap();
+        let place = NotePlace::map_file(&file).unwrap();
         let read = || {
             let mut bytes = [0; InferenceNote::BYTES];
             file.read_exact_at(&mut bytes, 0).unwrap();
@@ -75,7 +75,7 @@ mod tests {
             None,
             Some(InferenceNote::now(InferenceWork::Computing, Some(0))),
         ] {
-            place.put(note);
+            place.write(note);
             assert_eq!(read(), note);
         }
         assert_eq!(file.metadata().unwrap().len(), InferenceNote::BYTES as u64);
@@ -86,6 +86,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("note");
         std::fs::write(&path, [0; 64]).unwrap();
-        assert!(NotePlace::of(&File::open(path).unwrap()).is_err());
+        assert!(NotePlace::map_file(&File::open(path).unwrap()).is_err());
     }
 }

@@ -53,7 +53,7 @@ impl Installed {
         let Some(folder) = folder(cache_dir) else {
             return EntryFile::open(&self.component, compiler);
         };
-        let known = KnownDigest::of(&name, folder);
+        let known = KnownDigest::for_component(&name, folder);
         EntryFile::open_with(&self.component, |file, metadata| {
             known.digest(file, metadata, &|| compiler.is_stopped())
         })

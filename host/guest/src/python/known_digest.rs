@@ -24,7 +24,7 @@ pub(super) struct KnownDigest(PathBuf);
 
 impl KnownDigest {
     /// The known digest of the component with this name. `runtimes` is the folder of installed runtimes.
-    pub(super) fn of(component: &str, mut runtimes: PathBuf) -> Self {
+    pub(super) fn for_component(component: &str, mut runtimes: PathBuf) -> Self {
         runtimes.push(format!("{component}.digest"));
         Self(runtimes)
     }
@@ -122,7 +122,7 @@ mod tests {
     fn a_component_is_read_once_for_each_change() {
         let dir = tempfile::tempdir().unwrap();
         let component = dir.path().join("runtime.wasm");
-        let known = KnownDigest::of("runtime.wasm", dir.path().join("runtimes"));
+        let known = KnownDigest::for_component("runtime.wasm", dir.path().join("runtimes"));
         let expected = |content: &str| hex(Sha256::digest(content));
         std::fs::write(&component, "first").unwrap();
         assert_eq!(digest(&known, &component, 2), (expected("first"), 1));

@@ -57,7 +57,7 @@ impl LogFolder {
     ///
     /// # Errors
     /// If the folder is full.
-    pub(super) fn take(
+    pub(super) fn charge(
         &self,
         counted: LimitKind,
         amount: u64,
@@ -125,8 +125,8 @@ mod tests {
         let folder = LogFolder::new(root.path().to_owned(), 1);
         let limits = limits();
         for _ in 0..9 {
-            assert_eq!(folder.take(LimitKind::Files, 1, &limits), Ok(()));
-            assert_eq!(folder.take(LimitKind::Output, 7, &limits), Ok(()), "nothing stays");
+            assert_eq!(folder.charge(LimitKind::Files, 1, &limits), Ok(()));
+            assert_eq!(folder.charge(LimitKind::Output, 7, &limits), Ok(()), "nothing stays");
         }
         fs::write(at("a"), "1234567").unwrap();
         fs::create_dir(at("b")).unwrap();
@@ -134,15 +134,15 @@ mod tests {
             Err(OverLimit { counted, allowed, asked, in_log_folder: true })
         };
         let again = LogFolder::new(root.path().to_owned(), 1);
-        assert_eq!(again.take(LimitKind::Files, 1, &limits), over(LimitKind::Files, 2, 3));
-        assert_eq!(again.take(LimitKind::Output, 4, &limits), over(LimitKind::Output, 10, 11));
-        assert_eq!(folder.take(LimitKind::Files, 3, &limits), over(LimitKind::Files, 2, 5));
-        assert_eq!(folder.take(LimitKind::Output, 4, &limits), over(LimitKind::Output, 10, 11));
-        assert_eq!(folder.take(LimitKind::Output, 3, &limits), Ok(()));
+        assert_eq!(again.charge(LimitKind::Files, 1, &limits), over(LimitKind::Files, 2, 3));
+        assert_eq!(again.charge(LimitKind::Output, 4, &limits), over(LimitKind::Output, 10, 11));
+        assert_eq!(folder.charge(LimitKind::Files, 3, &limits), over(LimitKind::Files, 2, 5));
+        assert_eq!(folder.charge(LimitKind::Output, 4, &limits), over(LimitKind::Output, 10, 11));
+        assert_eq!(folder.charge(LimitKind::Output, 3, &limits), Ok(()));
         folder.give_back(LimitKind::Output, 3);
         fs::remove_dir(at("b")).unwrap();
-        assert_eq!(folder.take(LimitKind::Files, 1, &limits), Ok(()));
-        assert_eq!(folder.take(LimitKind::Logs, u64::MAX, &limits), Ok(()), "not kept here");
+        assert_eq!(folder.charge(LimitKind::Files, 1, &limits), Ok(()));
+        assert_eq!(folder.charge(LimitKind::Logs, u64::MAX, &limits), Ok(()), "not kept here");
     }
 
     #[test]
@@ -154,12 +154,15 @@ mod tests {
         let limits = limits();
         let take = |workers| {
             let folder = LogFolder::new(root.path().to_owned(), workers);
-            (folder.take(LimitKind::Files, 1, &limits), folder.take(LimitKind::Output, 3, &limits))
+            (
+                folder.charge(LimitKind::Files, 1, &limits),
+                folder.charge(LimitKind::Output, 3, &limits),
+            )
         };
         assert!(matches!(take(1), (Err(_), Err(_))));
         assert_eq!(take(3), (Ok(()), Ok(())));
         let nowhere = LogFolder::new(root.path().join("nowhere"), 1);
-        assert_eq!(nowhere.take(LimitKind::Files, 2, &limits), Ok(()));
+        assert_eq!(nowhere.charge(LimitKind::Files, 2, &limits), Ok(()));
     }
 
     /// Paths that are too long for the system must not hide anything.
@@ -174,7 +177,7 @@ mod tests {
             folder = openat(&folder, name.as_str(), OFlags::RDONLY, Mode::empty()).unwrap().into();
         }
         let folder = LogFolder::new(root.path().to_owned(), 2);
-        let over = folder.take(LimitKind::Files, 1, &Limits::default()).unwrap_err();
+        let over = folder.charge(LimitKind::Files, 1, &Limits::default()).unwrap_err();
         assert_eq!(over.asked, u64::MAX, "an unknown size has no share");
     }
 }

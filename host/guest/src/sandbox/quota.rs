@@ -60,7 +60,7 @@ impl WriteQuota {
     ///
     /// # Errors
     /// If that exceeds the limit.
-    pub(super) fn take(&self, counted: LimitKind, amount: u64) -> Result<(), OverLimit> {
+    pub(super) fn charge(&self, counted: LimitKind, amount: u64) -> Result<(), OverLimit> {
         let meter = self.meter(counted);
         let asked = meter.used.load(Relaxed).saturating_add(amount);
         meter.used.store(asked, Relaxed);
@@ -80,11 +80,11 @@ impl WriteQuota {
         amount: u64,
         in_log_folder: bool,
     ) -> Result<(), OverLimit> {
-        self.take(counted, amount)?;
+        self.charge(counted, amount)?;
         if !in_log_folder || amount == 0 {
             return Ok(());
         }
-        self.0.log_folder.take(counted, amount, &self.0.limits)
+        self.0.log_folder.charge(counted, amount, &self.0.limits)
     }
 
     /// Subtracts the amount of an operation that failed.
@@ -109,17 +109,17 @@ mod tests {
         let folder = LogFolder::new(root.path().to_owned(), 1);
         let quota = WriteQuota::new(&limits, &folder);
         let clone = quota.clone();
-        assert_eq!(quota.take(LimitKind::Logs, 6), Ok(()));
-        assert_eq!(clone.take(LimitKind::Logs, 4), Ok(()));
+        assert_eq!(quota.charge(LimitKind::Logs, 6), Ok(()));
+        assert_eq!(clone.charge(LimitKind::Logs, 4), Ok(()));
         let over =
             OverLimit { counted: LimitKind::Logs, allowed: 10, asked: 11, in_log_folder: false };
-        assert_eq!(quota.take(LimitKind::Logs, 1), Err(over));
-        assert_eq!(quota.take(LimitKind::Files, 1), Ok(()), "counted apart");
+        assert_eq!(quota.charge(LimitKind::Logs, 1), Err(over));
+        assert_eq!(quota.charge(LimitKind::Files, 1), Ok(()), "counted apart");
         quota.give_back(LimitKind::Files, 1, false);
-        assert_eq!(quota.take(LimitKind::Files, 1), Ok(()));
-        assert!(quota.take(LimitKind::Files, u64::MAX).is_err(), "no overflow");
+        assert_eq!(quota.charge(LimitKind::Files, 1), Ok(()));
+        assert!(quota.charge(LimitKind::Files, u64::MAX).is_err(), "no overflow");
         clone.restart();
-        assert_eq!(quota.take(LimitKind::Logs, 10), Ok(()));
+        assert_eq!(quota.charge(LimitKind::Logs, 10), Ok(()));
         assert_eq!(quota.write(LimitKind::Files, 1, true), Ok(()));
         std::fs::write(root.path().join("a"), "").unwrap();
         clone.restart();

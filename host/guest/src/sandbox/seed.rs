@@ -16,15 +16,15 @@ pub struct Seed([u8; 32]);
 impl Seed {
     /// The seed for an instance that is made before there is a mini-batch.
     pub fn before_mini_batches() -> Self {
-        Self::of(b"no mini-batch")
+        Self::from_input(b"no mini-batch")
     }
 
     /// The seed for all attempts at the mini-batch with this id.
     pub fn of_mini_batch(id: u64) -> Self {
-        Self::of(&id.to_le_bytes())
+        Self::from_input(&id.to_le_bytes())
     }
 
-    fn of(input: &[u8]) -> Self {
+    fn from_input(input: &[u8]) -> Self {
         let hash = Sha256::new().chain_update(b"sandmill deterministic 1:").chain_update(input);
         Self(hash.finalize().into())
     }

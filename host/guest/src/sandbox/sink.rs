@@ -152,7 +152,7 @@ impl GuestSink {
     /// If the call has written too much and must end.
     pub(super) fn accept(&self, bytes: &[u8]) -> Result<(), OverLimit> {
         self.lock().accept(bytes);
-        self.quota.take(LimitKind::Logs, bytes.len() as u64)
+        self.quota.charge(LimitKind::Logs, bytes.len() as u64)
     }
 
     /// The number of bytes taken so far, including those that were not kept.

@@ -266,7 +266,7 @@ struct Metered {
 }
 
 impl Metered {
-    fn take(&self, bytes: usize) -> StreamResult<()> {
+    fn charge(&self, bytes: usize) -> StreamResult<()> {
         let taken = self.quota.write(LimitKind::Output, bytes as u64, self.in_log_folder);
         taken.map_err(|over| StreamError::Trap(over.into()))
     }
@@ -282,7 +282,7 @@ impl Pollable for Metered {
 #[wasmtime_wasi::async_trait]
 impl OutputStream for Metered {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.take(bytes.len())?;
+        self.charge(bytes.len())?;
         self.inner.write(bytes)
     }
 
@@ -295,12 +295,12 @@ impl OutputStream for Metered {
     }
 
     async fn blocking_write_and_flush(&mut self, bytes: Bytes) -> StreamResult<()> {
-        self.take(bytes.len())?;
+        self.charge(bytes.len())?;
         self.inner.blocking_write_and_flush(bytes).await
     }
 
     fn write_zeroes(&mut self, count: usize) -> StreamResult<()> {
-        self.take(count)?;
+        self.charge(count)?;
         self.inner.write_zeroes(count)
     }
 

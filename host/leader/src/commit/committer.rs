@@ -104,8 +104,8 @@ impl Committer {
 
     /// Commits what was submitted, syncs the output, and records the job's end in the journal. Then sends
     /// [`CommitReply::Finished`].
-    pub(crate) fn finish(&self, status: JobStatus) {
-        self.queue.finish(status);
+    pub(crate) fn end_job(&self, status: JobStatus) {
+        self.queue.request_end(status);
     }
 
     /// Makes the drop not wait for the committer, because its disk does not respond.
@@ -156,13 +156,13 @@ impl CommitThread {
                     self.commit(group)?;
                     debug!(seconds = begun.elapsed().as_secs_f64(), "committed");
                 }
-                CommitTask::Finish(status) => {
+                CommitTask::EndJob(status) => {
                     let replies = self.replies.clone();
                     // If the leader no longer listens, it is ending.
                     let mut on_progress = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));
                     let _inside = error_span!("commit", finish = true).entered();
                     let begun = Instant::now();
-                    self.store.finish(status, &mut on_progress)?;
+                    self.store.end_job(status, &mut on_progress)?;
                     debug!(seconds = begun.elapsed().as_secs_f64(), "the output is complete");
                     self.reply(CommitReply::Finished);
                     return Ok(());
@@ -176,8 +176,8 @@ impl CommitThread {
         loop {
             let done = self.store.commit(group)?;
             self.reject(done.rejected);
-            if !done.free.is_empty() {
-                self.reply(CommitReply::Free(done.free));
+            if !done.reclaimable.is_empty() {
+                self.reply(CommitReply::Reclaimable(done.reclaimable));
             }
             if !done.committed.is_empty() {
                 self.reply(CommitReply::Committed(done.committed));
@@ -218,7 +218,7 @@ pub(crate) enum StillWriting {
     Finishing(u64),
 }
 
-/// Waits for the reply to [`Committer::finish`]. `None` if the committer sent nothing for as long as
+/// Waits for the reply to [`Committer::end_job`]. `None` if the committer sent nothing for as long as
 /// `patience`. Calls `on_progress` each time that another `interval` has passed.
 pub(crate) async fn last_reply(
     replies: &mut mpsc::UnboundedReceiver<CommitReply>,
@@ -248,7 +248,9 @@ pub(crate) async fn last_reply(
                 }
             }
             Ok(Some(
-                CommitReply::Committed(_) | CommitReply::Free(_) | CommitReply::Rejected { .. },
+                CommitReply::Committed(_)
+                | CommitReply::Reclaimable(_)
+                | CommitReply::Rejected { .. },
             )) => {
                 silent_since = Instant::now();
             }

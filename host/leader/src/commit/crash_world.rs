@@ -239,7 +239,7 @@ impl CrashWorld {
         let has_left_files =
             store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());
         if ids.is_empty() && (has_left_files || !store.files.done.is_empty()) {
-            return store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
+            return store.end_job(JobStatus::Completed, &mut |_| ()).unwrap();
         }
         self.last_workers.clear();
         for worker in &workers[..2] {
@@ -253,7 +253,7 @@ impl CrashWorld {
         commit(&mut store, workers[..2].iter().map(|w| CommitRequest::WorkerDone(*w)).collect());
         commit(&mut store, workers.iter().map(|w| CommitRequest::WorkerGone(*w)).collect());
         self.last_workers = workers[..2].to_vec();
-        store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
+        store.end_job(JobStatus::Completed, &mut |_| ()).unwrap();
     }
 
     pub(super) fn read(&self, name: &str) -> String {

@@ -49,7 +49,7 @@ impl FilesState {
 
     /// The journal's entries for the files in a folder, which are about to be published. Under
     /// [`OnConflict::Append`], counts their lengths for the offsets of later files.
-    pub(super) fn take(
+    pub(super) fn new_entries(
         &mut self,
         target: &CommitTarget,
         mini_batch: Option<MiniBatchId>,
@@ -120,7 +120,7 @@ pub(super) fn rule<'a>(
     same_passes: bool,
     place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 ) -> PublishRule<'a> {
-    let finished = target.finish.as_ref().map(|finish| finish.name.as_str());
+    let finished = target.conversion.as_ref().map(|conversion| conversion.name.as_str());
     let reserved = [target.output_file.as_deref(), finished];
     PublishRule { on_conflict: target.on_conflict, reserved, same_passes, place }
 }
@@ -157,9 +157,9 @@ pub(super) struct GroupNames {
 }
 
 impl GroupNames {
-    /// Takes the names of everything in `found`. Returns false, and takes nothing, if one of them is already
-    /// taken or there is no room. A folder may be shared, and a file only if `may_share_files`.
-    pub(super) fn take(&mut self, found: &[GuestEntry], may_share_files: bool) -> bool {
+    /// Reserves the names of everything in `found`. Returns false, and reserves nothing, if one of them is
+    /// already taken or there is no room. A folder may be shared, and a file only if `may_share_files`.
+    pub(super) fn reserve(&mut self, found: &[GuestEntry], may_share_files: bool) -> bool {
         let mut files = Vec::new();
         let mut folders = Vec::new();
         for found in found {
@@ -190,11 +190,11 @@ mod tests {
         let found = |length| [GuestEntry { path: "a".into(), length }];
         let mut names = GroupNames::default();
         names.files.extend(0..MAX_GROUP_NAMES as u64);
-        assert!(!names.take(&found(Some(1)), false), "full");
+        assert!(!names.reserve(&found(Some(1)), false), "full");
         let mut names = GroupNames::default();
-        assert!(names.take(&found(Some(1)), false));
-        assert!(!names.take(&found(Some(1)), false), "taken");
-        assert!(names.take(&found(Some(1)), true), "they meet");
-        assert!(!names.take(&found(None), true), "a folder with the name of a file");
+        assert!(names.reserve(&found(Some(1)), false));
+        assert!(!names.reserve(&found(Some(1)), false), "taken");
+        assert!(names.reserve(&found(Some(1)), true), "they meet");
+        assert!(!names.reserve(&found(None), true), "a folder with the name of a file");
     }
 }

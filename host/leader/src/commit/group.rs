@@ -1,13 +1,13 @@
 //! Commits one group: check, append, sync, journal, publish.
 
 use super::confirm::check_segment;
+use super::converted_output;
 use super::disk::{CommitRefusal, sync_file_system_of, sync_folder};
 use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE_PREFIX, holds_anything};
-use super::finish;
 use super::header::{HeaderColumns, open_columns_key};
 use super::lifecycle_files;
-use super::message::{CommitRequest, FinalFailure, FreedAttempt, Success};
+use super::message::{CommitRequest, FinalFailure, ReclaimableAttempt, Success};
 use super::parts_output;
 use super::replace::{Replacement, carry_out};
 use super::rows::{HEADER_KEY, RowsOutput};
@@ -29,7 +29,7 @@ const MAX_MESSAGE_BYTES: usize = 4096;
 pub(super) struct CommitOutcome {
     pub(super) committed: Vec<MiniBatchId>,
     /// For each worker, the last attempt whose rows are in the output.
-    pub(super) free: Vec<FreedAttempt>,
+    pub(super) reclaimable: Vec<ReclaimableAttempt>,
     pub(super) rejected: Vec<(Success, Failure)>,
     /// Requests to commit next, because the files of the first one clash with names of this group.
     pub(super) postponed: Vec<CommitRequest>,
@@ -45,11 +45,11 @@ impl CommitState {
         let group = std::mem::take(&mut self.group);
         done.committed = group.entries.iter().map(|entry| entry.id).collect();
         if self.rows.as_ref().is_some_and(RowsOutput::takes_all) {
-            done.free = last_with_rows(&group.entries);
+            done.reclaimable = last_with_rows(&group.entries);
         }
         if !group.is_empty() {
             self.write(group)?;
-            done.free.iter().for_each(|free| self.parts.free(free.worker));
+            done.reclaimable.iter().for_each(|last| self.parts.release_segments(last.worker));
         }
         if done.postponed.is_empty() {
             self.parts.close();
@@ -144,8 +144,8 @@ impl CommitState {
             notes,
             ..JournalChanges::default()
         };
-        let replaced = self.put_header(group.header.as_ref(), &mut changes)?;
-        let written = self.put_rows(&mut changes, group.copied, replaced);
+        let replaced = self.write_header(group.header.as_ref(), &mut changes)?;
+        let written = self.write_rows(&mut changes, group.copied, replaced);
         let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
         if let Some(rows) = &mut self.rows {
             rows.journaled(journaled.is_ok());
@@ -178,7 +178,7 @@ impl CommitState {
     /// Writes the group's header, if it has a new one, at the top of the output. Returns true if the output
     /// already had rows. In this case, the header and the rows are in a new file, which replaces the old one
     /// after the journal has recorded the replacement.
-    fn put_header(
+    fn write_header(
         &mut self,
         header: Option<&HeaderColumns>,
         changes: &mut JournalChanges,
@@ -192,7 +192,7 @@ impl CommitState {
         // Without an output file, each worker has written the header to its own file.
         let Some(rows) = &mut self.rows else { return Ok(false) };
         if rows.appender.is_empty() {
-            rows.put_header(&header.bytes)?;
+            rows.write_header(&header.bytes)?;
             self.fail_point("header-written");
             return Ok(false);
         }
@@ -208,7 +208,7 @@ impl CommitState {
     /// Syncs the rows of `entries`. Appends them to the output, which already has the rows of the first
     /// `copied` entries. Rows that cannot be appended yet are synced in the part files instead. `is_new`:
     /// whether the journal does not know the output file yet.
-    fn put_rows(
+    fn write_rows(
         &mut self,
         changes: &mut JournalChanges,
         copied: usize,
@@ -244,7 +244,7 @@ impl CommitState {
 
     /// Completes the output and records the job's end. Calls `on_progress` at intervals with the progress. If
     /// the output of `init` or `shutdown` causes an error, the journal records that the job failed.
-    pub(super) fn finish(
+    pub(super) fn end_job(
         &mut self,
         mut status: JobStatus,
         on_progress: &mut dyn FnMut(u64),
@@ -274,7 +274,7 @@ impl CommitState {
             }
         }
         if status == JobStatus::Completed {
-            finish::make(self, on_progress)?;
+            converted_output::make(self, on_progress)?;
         }
         parts_output::make(self, status, on_progress)?;
         if self.files.published {
@@ -284,10 +284,10 @@ impl CommitState {
             sync_folder(&self.target.output)?;
         }
         self.fail_point("all-synced");
-        self.journal.finish(status, notes)?;
+        self.journal.record_end(status, notes)?;
         self.fail_point("finished");
         if status == JobStatus::Completed {
-            finish::clean_up(&self.target);
+            converted_output::clean_up(&self.target);
         }
         result
     }
@@ -313,7 +313,7 @@ impl CommitState {
             group.notes.extend(columns.map(|columns| (open_columns_key(id), Some(hex(columns)))));
             group.header = Some(header);
         }
-        self.parts.take(success.worker, &success.segment);
+        self.parts.reserve(success.worker, &success.segment);
         Ok(())
     }
 
@@ -326,14 +326,14 @@ impl CommitState {
     ) -> Result<Option<HeaderColumns>, CommitRefusal> {
         let wanted = self.target.header_wanted && self.target.output_file.is_some();
         let header = success.header.as_ref().filter(|_| wanted);
-        let Some(top) = HeaderColumns::of(header) else { return Ok(None) };
+        let Some(top) = HeaderColumns::from_header(header) else { return Ok(None) };
         let Some(first) = group.header.as_ref().or(self.header.as_ref()) else {
             return Ok(Some(top));
         };
         if first.fits(&top) {
             return Ok(None);
         }
-        let is_lines = self.target.finish.is_none();
+        let is_lines = self.target.conversion.is_none();
         match first.joined(&top).filter(|_| !is_lines) {
             Some(joined) => Ok(Some(joined).filter(|joined| joined != first)),
             None => Err(CommitRefusal::Reject(top.why_unfit(first, is_lines))),
@@ -354,10 +354,10 @@ impl CommitState {
                 CommitRefusal::Fatal(error.into())
             }
         })?;
-        if !group.names.take(&found, self.target.on_conflict != OnConflict::Error) {
+        if !group.names.reserve(&found, self.target.on_conflict != OnConflict::Error) {
             return Err(CommitRefusal::Postpone);
         }
-        group.files.extend(self.files.take(&self.target, Some(id), &staged, &found));
+        group.files.extend(self.files.new_entries(&self.target, Some(id), &staged, &found));
         group.staged.push(staged);
         Ok(())
     }
@@ -392,7 +392,7 @@ fn copy_with_header(
     let whole = Segment { offset: 0, length, checksum, rows: 0 };
     let write = || -> Result<Appender, OutputError> {
         let mut new = Appender::create(path)?;
-        new.put(header, 0)?;
+        new.write_at(header, 0)?;
         new.append(output.file(), &whole)?;
         new.sync()?;
         Ok(new)
@@ -404,12 +404,13 @@ fn copy_with_header(
 }
 
 /// For each worker, its last attempt with rows.
-fn last_with_rows(entries: &[JournalEntry]) -> Vec<FreedAttempt> {
+fn last_with_rows(entries: &[JournalEntry]) -> Vec<ReclaimableAttempt> {
     let with_rows = entries.iter().filter(|entry| entry.end.rows().is_some());
-    let free = with_rows.filter_map(|entry| {
-        Some(FreedAttempt { worker: entry.worker?, id: entry.id, attempt: entry.attempts })
+    let reclaimable = with_rows.filter_map(|entry| {
+        Some(ReclaimableAttempt { worker: entry.worker?, id: entry.id, attempt: entry.attempts })
     });
-    let last: BTreeMap<WorkerId, FreedAttempt> = free.map(|free| (free.worker, free)).collect();
+    let last: BTreeMap<WorkerId, ReclaimableAttempt> =
+        reclaimable.map(|last| (last.worker, last)).collect();
     last.into_values().collect()
 }
 

@@ -37,7 +37,7 @@ pub(super) struct HeaderColumns {
 
 impl HeaderColumns {
     /// The header of an attempt. `None` if there is nothing to write.
-    pub(super) fn of(header: Option<&OutputHeader>) -> Option<Self> {
+    pub(super) fn from_header(header: Option<&OutputHeader>) -> Option<Self> {
         let header = header?;
         let bytes = header.written()?;
         Some(Self { text: header.line().unwrap_or_else(|| header.text.clone()), bytes })
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     fn coded(text: &str) -> HeaderColumns {
-        HeaderColumns::of(Some(&OutputHeader {
+        HeaderColumns::from_header(Some(&OutputHeader {
             text: text.to_owned(),
             bytes: Some(vec![0, 255, 10]),
             open_columns: None,
@@ -122,10 +122,10 @@ mod tests {
 
     #[test]
     fn the_journal_keeps_headers_of_every_format() {
-        let line = HeaderColumns::of(Some(&"a b".into())).unwrap();
+        let line = HeaderColumns::from_header(Some(&"a b".into())).unwrap();
         assert_eq!((line.note().as_str(), line.bytes.as_slice()), ("a b\n", &b"a b\n"[..]));
         assert_eq!(HeaderColumns::from_note(line.note(), true), Ok(line));
-        assert_eq!(HeaderColumns::of(Some(&"\n".into())), None);
+        assert_eq!(HeaderColumns::from_header(Some(&"\n".into())), None);
         let top = coded("\"a\" Int64\n\"b\" Utf8");
         assert_eq!(HeaderColumns::from_note(top.note(), false), Ok(top));
         for damaged in ["", "00", "0\nx", "0g\nx"] {
@@ -138,7 +138,8 @@ mod tests {
         let open = |text: &str| {
             let text = text.to_owned();
             let bytes = Some(Vec::new());
-            HeaderColumns::of(Some(&OutputHeader { text, bytes, open_columns: None })).unwrap()
+            HeaderColumns::from_header(Some(&OutputHeader { text, bytes, open_columns: None }))
+                .unwrap()
         };
         let nulls = open("\"a\" Null");
         let known = coded("\"a\" Int64");

@@ -155,7 +155,7 @@ fn append(
     for (worker, found) in wanted {
         let folder = folder(worker);
         files.check(target, &folder).map_err(|source| CommitError::Left { worker, source })?;
-        entries.extend(files.take(target, None, &folder, &found));
+        entries.extend(files.new_entries(target, None, &folder, &found));
         folders.push(folder);
     }
     // From now on, the journal says where the files of these folders belong.

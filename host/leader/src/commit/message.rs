@@ -64,7 +64,7 @@ pub(crate) struct FinalFailure {
     pub stamp: u64,
 }
 
-/// A reply of the committer. If [`Committer::finish`](super::Committer::finish) was called, but the channel
+/// A reply of the committer. If [`Committer::end_job`](super::Committer::end_job) was called, but the channel
 /// closes before `Finished` or `Fatal`, the committer's thread has failed. Treat this as fatal.
 #[derive(Debug)]
 #[cfg_attr(test, derive(PartialEq))]
@@ -73,7 +73,7 @@ pub(crate) enum CommitReply {
     Committed(Vec<MiniBatchId>),
     /// The rows of these attempts are in the output. The workers may overwrite these rows in the part files,
     /// and all rows that they reported before.
-    Free(Vec<FreedAttempt>),
+    Reclaimable(Vec<ReclaimableAttempt>),
     /// An attempt was rejected although its worker called it a success: its files cannot be published, or its
     /// rows are not where the worker says. Nothing of it is committed.
     Rejected {
@@ -83,9 +83,9 @@ pub(crate) enum CommitReply {
         failure: Failure,
     },
     /// The output is being made, and this many bytes are done. Sent after
-    /// [`Committer::finish`](super::Committer::finish) was called.
+    /// [`Committer::end_job`](super::Committer::end_job) was called.
     Finishing(u64),
-    /// The output is complete and synced. Sent after [`Committer::finish`](super::Committer::finish) was
+    /// The output is complete and synced. Sent after [`Committer::end_job`](super::Committer::end_job) was
     /// called. The last reply.
     Finished,
     /// The job cannot continue. What was reported as committed is safe. The last reply.
@@ -94,7 +94,7 @@ pub(crate) enum CommitReply {
 
 /// An attempt whose rows are in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FreedAttempt {
+pub(crate) struct ReclaimableAttempt {
     /// The worker that made the attempt.
     pub worker: WorkerId,
     /// The mini-batch.

@@ -10,7 +10,7 @@
 //! | `worker_folders` | where workers leave rows and files |
 //! | `worker_parts`, `rows` | part files; the output file, its order and its header |
 //! | `confirm`, `whole_output` | checking the output file: new rows; all rows |
-//! | `finish`, `output_files`, `header` | the output file that is made at the end; its header |
+//! | `converted_output`, `output_files`, `header` | the output file that is made at the end; its header |
 //! | `parts_output` | an output of one file for each worker |
 //! | `files`, `lifecycle_files` | files of mini-batches; files of `init` and `shutdown` |
 //! | `recover`, `item`, `settle`, `settling`, `recover_files` | resuming a job |
@@ -19,10 +19,10 @@
 
 mod committer;
 mod confirm;
+mod converted_output;
 mod disk;
 mod error;
 mod files;
-mod finish;
 mod group;
 mod header;
 mod item;
@@ -47,7 +47,7 @@ mod worker_parts;
 pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{Committer, StillWriting, last_reply};
 pub(super) use error::CommitError;
-pub(super) use message::{CommitReply, CommitRequest, FinalFailure, FreedAttempt, Success};
-pub(super) use target::{CommitTarget, Finish};
+pub(super) use message::{CommitReply, CommitRequest, FinalFailure, ReclaimableAttempt, Success};
+pub(super) use target::{CommitTarget, OutputConversion};
 pub use target::{Make, OutputFileError};
 pub(super) use worker_folders::{WorkerFolders, worker_of};

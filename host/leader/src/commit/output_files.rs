@@ -2,7 +2,7 @@
 
 use super::disk::open_part;
 use super::error::CommitError;
-use super::target::Finish;
+use super::target::OutputConversion;
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(super) struct FileInProgress<'a> {
 
 /// Makes and syncs the output file. After an error, the file does not exist.
 pub(super) fn make_output_file(
-    finish: &Finish,
+    conversion: &OutputConversion,
     making: &FileInProgress<'_>,
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<(), CommitError> {
@@ -32,7 +32,7 @@ pub(super) fn make_output_file(
     let target = target.map_err(|e| failed("make", e))?;
     // A read-only file, with the position at its beginning.
     let source = open_part(appended).map_err(|e| CommitError::disk("open", appended, e.into()))?;
-    if let Err(why) = (finish.make)(&source, &target, rows, on_progress) {
+    if let Err(why) = (conversion.make)(&source, &target, rows, on_progress) {
         // If the incomplete file stays, the next start removes it.
         let _ = fs::remove_file(temporary);
         let path = final_path.to_owned();

@@ -49,7 +49,7 @@ pub(super) fn make(
 ) -> Result<(), CommitError> {
     let Some((folder, suffix)) = folder(&store.target) else { return Ok(()) };
     let is_completed = status == JobStatus::Completed;
-    if !is_completed && store.target.finish.is_some() {
+    if !is_completed && store.target.conversion.is_some() {
         // Output of lines is useful even if the job may still resume. A file with types gets its name only
         // when it is complete.
         return Ok(());
@@ -139,7 +139,7 @@ impl PartsInProgress<'_> {
     fn make_part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), CommitError> {
         let name = format!("part-{worker}{}", self.suffix);
         let made = self.temporary.join(&name);
-        let Some(finish) = &self.store.target.finish else {
+        let Some(conversion) = &self.store.target.conversion else {
             self.done += self.gather(worker, segments, &made)?;
             return self.report_part();
         };
@@ -153,7 +153,7 @@ impl PartsInProgress<'_> {
             rows: segments.iter().map(|segment| segment.rows).sum(),
         };
         let done = self.done;
-        make_output_file(finish, &making, &mut |read| (self.on_progress)(done + read))?;
+        make_output_file(conversion, &making, &mut |read| (self.on_progress)(done + read))?;
         fs::remove_file(&appended).map_err(|e| CommitError::disk("remove", &appended, e))?;
         self.done += bytes;
         self.report_part()
@@ -184,7 +184,7 @@ impl PartsInProgress<'_> {
                 return Appender::open(path);
             }
             let mut file = Appender::create(path)?;
-            file.put(header, 0)?;
+            file.write_at(header, 0)?;
             for some in segments.chunks(MINI_BATCHES_PER_REPORT) {
                 file.append_all(&source, some)?;
                 (self.on_progress)(self.done + file.len());
@@ -238,7 +238,12 @@ pub(super) fn resumed_target(
 ) -> Result<CommitTarget, CommitError> {
     let Some((folder, _)) = folder(&target) else { return Ok(target) };
     if is_completed && folder.is_dir() {
-        return Ok(CommitTarget { output_file: None, part_suffix: None, finish: None, ..target });
+        return Ok(CommitTarget {
+            output_file: None,
+            part_suffix: None,
+            conversion: None,
+            ..target
+        });
     }
     remove_tree(&folder).map_err(|e| CommitError::disk("remove", &folder, e))?;
     Ok(target)

@@ -2,7 +2,7 @@
 
 use super::tests::CommitFixture;
 use super::*;
-use crate::commit::target::Finish;
+use crate::commit::target::OutputConversion;
 use crate::files::remove_tree;
 use crate::model::{MiniBatchId, WorkerId};
 use std::fs::{self, File};
@@ -65,7 +65,7 @@ fn a_part_links_or_copies_the_workers_committed_rows() {
     // Rows of an attempt that fails.
     bench.success(0, 9, "half");
     assert!(!bench.job.default_output().join("rows").exists());
-    bench.finish();
+    bench.end_job();
     assert_eq!(names(&bench), ["part-process000.csv", "part-process001.csv"]);
     assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
     assert_eq!(bench.output("rows/part-process001.csv"), "h\nc\n");
@@ -81,7 +81,7 @@ fn a_part_links_or_copies_the_workers_committed_rows() {
     for _ in 0..3 {
         assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
     }
-    bench.finish();
+    bench.end_job();
     assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
 }
 
@@ -92,14 +92,14 @@ fn part_files_with_special_permissions_or_links_are_copied() {
     let mut bench = bench();
     let part = bench.job.part_file(WorkerId(0));
     fs::set_permissions(&part, fs::Permissions::from_mode(0o4755)).unwrap();
-    bench.finish();
+    bench.end_job();
     let made = bench.job.default_output().join("rows/part-process000.csv");
     assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o7111, 0);
     assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
     let mut bench = self::bench();
     let part = bench.job.part_file(WorkerId(0));
     fs::hard_link(&part, bench.dir.path().join("another")).unwrap();
-    bench.finish();
+    bench.end_job();
     let made = bench.job.default_output().join("rows/part-process000.csv");
     assert_ne!(inode(made), inode(part));
 }
@@ -110,7 +110,7 @@ fn no_rows_make_an_empty_folder() {
     bench.restart_as(parts(&bench), false).unwrap();
     let success = bench.success(0, 0, "");
     bench.submit(&success);
-    bench.finish();
+    bench.end_job();
     assert!(names(&bench).is_empty());
 }
 
@@ -127,7 +127,7 @@ fn a_part_that_changed_fails_the_job() {
             assert_eq!(bench.restart_as(parts(&bench), false).unwrap().succeeded, 3);
         }
         spoil(&bench, 1);
-        let (_, replies) = bench.finish();
+        let (_, replies) = bench.end_job();
         let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
         let expected = "output/rows/part-process001.csv differs in bytes 2 up to 4 from the rows that \
                     process001 reported";
@@ -139,7 +139,7 @@ fn a_part_that_changed_fails_the_job() {
         assert!(!restored.finished.contains(MiniBatchId(2)));
         let success = bench.success(2, 2, "c\n");
         bench.submit(&Success { header: Some("h".into()), ..success });
-        bench.finish();
+        bench.end_job();
         assert_eq!(names(&bench), ["part-process000.csv", "part-process002.csv"]);
         assert_eq!(bench.output("rows/part-process002.csv"), "h\nc\n");
     }
@@ -158,20 +158,20 @@ fn parts_with_types_are_made_at_the_end() {
                 io::Write::write_all(&mut target, format!("{rows} {text}").as_bytes()).unwrap();
                 if fails { Err("it is odd".into()) } else { Ok(()) }
             };
-        let finish = Some(Finish { name: "rows".into(), make: Arc::new(make) });
-        CommitTarget { finish, ..parts(bench) }
+        let conversion = Some(OutputConversion { name: "rows".into(), make: Arc::new(make) });
+        CommitTarget { conversion, ..parts(bench) }
     };
     bench.restart_as(with_types(&bench, false), false).unwrap();
-    bench.committer().finish(JobStatus::Failed);
+    bench.committer().end_job(JobStatus::Failed);
     while bench.replies.blocking_recv().is_some() {}
     assert!(!bench.job.default_output().join("rows").exists());
     bench.restart_as(with_types(&bench, true), false).unwrap();
-    let (_, replies) = bench.finish();
+    let (_, replies) = bench.end_job();
     let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
     let text = error.to_string().replace(&bench.dir.path().display().to_string(), "DIR");
     insta::assert_snapshot!(text, @"the output file DIR/output/rows/part-process000.csv could not be made: it is odd. The rows are kept in DIR/parts/process000.part: fix the cause, then resume the job");
     bench.restart_as(with_types(&bench, false), false).unwrap();
-    bench.finish();
+    bench.end_job();
     assert_eq!(names(&bench), ["part-process000.csv", "part-process001.csv"]);
     assert_eq!(bench.output("rows/part-process000.csv"), "2 h\na\nb\n");
     assert_eq!(bench.output("rows/part-process001.csv"), "1 h\nc\n");

@@ -36,7 +36,7 @@ struct QueueState {
     /// size of their rows.
     copied: (usize, u64),
     is_flush_requested: bool,
-    finish: Option<JobStatus>,
+    end_status: Option<JobStatus>,
     /// Whether the leader has closed the queue.
     is_closed: bool,
     /// Whether the committer has ended.
@@ -51,7 +51,7 @@ pub(super) enum CommitTask {
     /// Commit these requests, and the requests copied before.
     Commit(Vec<CommitRequest>),
     /// End the job with this status. No requests are left.
-    Finish(JobStatus),
+    EndJob(JobStatus),
 }
 
 impl CommitQueue {
@@ -87,8 +87,8 @@ impl CommitQueue {
         self.work.notify_one();
     }
 
-    pub(super) fn finish(&self, status: JobStatus) {
-        self.lock().finish = Some(status);
+    pub(super) fn request_end(&self, status: JobStatus) {
+        self.lock().end_status = Some(status);
         self.work.notify_one();
     }
 
@@ -106,7 +106,7 @@ impl CommitQueue {
 
     /// Waits for the next task. `None` once the leader has closed the queue and it is empty. A group is
     /// handed out at `earliest`, or somewhat before that if it is full of bytes. It is handed out immediately
-    /// if it is full of requests, or if a flush, a finish or a close is pending. Before a group is handed
+    /// if it is full of requests, or if a flush, an end or a close is pending. Before a group is handed
     /// out, its rows may be handed out for copying, if there are many.
     pub(super) fn next(&self, earliest: Instant) -> Option<CommitTask> {
         let mut state = self.lock();
@@ -114,8 +114,8 @@ impl CommitQueue {
             let (requests, copied) = state.copied;
             if state.requests.is_empty() && requests == 0 {
                 state.is_flush_requested = false;
-                if let Some(status) = state.finish.take() {
-                    return Some(CommitTask::Finish(status));
+                if let Some(status) = state.end_status.take() {
+                    return Some(CommitTask::EndJob(status));
                 }
                 if state.is_closed {
                     return None;
@@ -123,7 +123,8 @@ impl CommitQueue {
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let is_urgent = state.is_flush_requested || state.is_closed || state.finish.is_some();
+            let is_urgent =
+                state.is_flush_requested || state.is_closed || state.end_status.is_some();
             let mut wait = earliest.saturating_duration_since(Instant::now());
             if state.bytes + copied >= self.full {
                 wait = wait.saturating_sub(FULL_GROUP_LEAD);
@@ -131,14 +132,14 @@ impl CommitQueue {
             if is_urgent || state.requests.len() + requests >= MAX_GROUP_REQUESTS || wait.is_zero()
             {
                 state.copied = (0, 0);
-                return Some(CommitTask::Commit(state.take(MAX_GROUP_REQUESTS)));
+                return Some(CommitTask::Commit(state.dequeue(MAX_GROUP_REQUESTS)));
             }
             if state.bytes >= self.full / COPY_DIVISOR {
                 let ready = state.requests.iter().take_while(|request| may_be_copied(request));
                 let count = ready.count();
                 let before = state.bytes;
                 if count > 0 {
-                    let ready = state.take(count);
+                    let ready = state.dequeue(count);
                     state.copied = (requests + count, copied + before - state.bytes);
                     return Some(CommitTask::Copy(ready));
                 }
@@ -156,7 +157,7 @@ impl CommitQueue {
 
 impl QueueState {
     /// Removes and returns at most this many requests.
-    fn take(&mut self, most: usize) -> Vec<CommitRequest> {
+    fn dequeue(&mut self, most: usize) -> Vec<CommitRequest> {
         let count = self.requests.len().min(most);
         let taken: Vec<_> = self.requests.drain(..count).collect();
         self.bytes -= taken.iter().map(row_bytes).sum::<u64>();
@@ -228,9 +229,9 @@ mod tests {
         );
         assert!(matches!(queue.next(far), Some(CommitTask::Commit(group)) if group.len() == 1));
         queue.submit(request(1));
-        queue.finish(JobStatus::Failed);
+        queue.request_end(JobStatus::Failed);
         assert!(matches!(queue.next(far), Some(CommitTask::Commit(_))));
-        assert_eq!(queue.next(far), Some(CommitTask::Finish(JobStatus::Failed)));
+        assert_eq!(queue.next(far), Some(CommitTask::EndJob(JobStatus::Failed)));
         queue.submit(request(1));
         queue.close();
         assert_eq!(sizes(&queue, far), [1]);
@@ -277,9 +278,9 @@ mod tests {
         assert!((far - FULL_GROUP_LEAD..far).contains(&Instant::now()));
         queue.submit(success(50, false));
         assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
-        queue.finish(JobStatus::Completed);
+        queue.request_end(JobStatus::Completed);
         assert_eq!(queue.next(far), Some(CommitTask::Commit(Vec::new())));
-        assert_eq!(queue.next(far), Some(CommitTask::Finish(JobStatus::Completed)));
+        assert_eq!(queue.next(far), Some(CommitTask::EndJob(JobStatus::Completed)));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::tests::CommitFixture;
 use super::*;
 use crate::commit::error::OutputChange;
-use crate::commit::message::FreedAttempt;
+use crate::commit::message::ReclaimableAttempt;
 use crate::commit::recover::recover;
 use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::fs::{self, OpenOptions};
@@ -29,7 +29,7 @@ fn a_changed_output_fails_the_job_and_is_repaired() {
     let finish_after = |tamper: &dyn Fn(&std::path::Path)| {
         let (mut bench, path) = three_rows();
         tamper(&path);
-        let (_, replies) = bench.finish();
+        let (_, replies) = bench.end_job();
         let [CommitReply::Fatal(error)] = &replies[..] else { panic!("{replies:?}") };
         let text = error.to_string();
         let text = text.split_once(": ").unwrap().0.replace(path.to_str().unwrap(), "rows.txt");
@@ -98,7 +98,7 @@ fn rows_with_a_wrong_checksum_fail_the_job() {
 fn part_file_space_is_freed_once_rows_are_copied() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let mut target = bench.target();
-    let mut freed = Vec::new();
+    let mut reclaimable = Vec::new();
     for ordered in [false, true] {
         target.ordered = ordered;
         bench.restart_as(target.clone(), false).unwrap();
@@ -107,20 +107,26 @@ fn part_file_space_is_freed_once_rows_are_copied() {
             let success = bench.success(id as u32 % 2, id, &format!("{id}\n"));
             bench.submit(&success);
         }
-        bench.committer().finish(JobStatus::Failed);
+        bench.committer().end_job(JobStatus::Failed);
         while let Some(reply) = bench.replies.blocking_recv() {
-            if let CommitReply::Free(more) = reply {
+            if let CommitReply::Reclaimable(more) = reply {
                 assert!(!ordered, "a resumed job may need them");
-                freed.extend(more);
+                reclaimable.extend(more);
             }
         }
     }
     let last = |worker| {
-        freed.iter().rfind(|free: &&FreedAttempt| free.worker == WorkerId(worker)).copied()
+        reclaimable
+            .iter()
+            .rfind(|last: &&ReclaimableAttempt| last.worker == WorkerId(worker))
+            .copied()
     };
-    let free =
-        |worker, id| FreedAttempt { worker: WorkerId(worker), id: MiniBatchId(id), attempt: 1 };
-    assert_eq!((last(0), last(1)), (Some(free(0, 2)), Some(free(1, 1))));
+    let attempt = |worker, id| ReclaimableAttempt {
+        worker: WorkerId(worker),
+        id: MiniBatchId(id),
+        attempt: 1,
+    };
+    assert_eq!((last(0), last(1)), (Some(attempt(0, 2)), Some(attempt(1, 1))));
 }
 
 /// Rows that are copied to the output early are not reported or journaled before their commit.
@@ -140,8 +146,9 @@ fn rows_copied_early_count_once_they_are_committed() {
     assert_eq!(store.journal.counts().rows, 0);
     let done = store.commit(row(&bench, 2)).unwrap();
     assert_eq!(done.committed, [0, 1, 2].map(MiniBatchId));
-    let free: Vec<_> = done.free.iter().map(|free| (free.worker.0, free.id.0)).collect();
-    assert_eq!(free, [(0, 2), (1, 1)]);
+    let reclaimable: Vec<_> =
+        done.reclaimable.iter().map(|last| (last.worker.0, last.id.0)).collect();
+    assert_eq!(reclaimable, [(0, 2), (1, 1)]);
     assert_eq!(store.journal.counts().rows, 3);
     // After an interruption, and after a fatal error, rows that were only copied are removed.
     store.copy(row(&bench, 3)).unwrap();

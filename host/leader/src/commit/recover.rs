@@ -12,9 +12,9 @@
 //!    appended rows are gone.
 //! 5. Remove what workers of earlier runs left, if nothing refers to it.
 
+use super::converted_output;
 use super::error::CommitError;
 use super::files::{DONE_PREFIX, FilesState};
-use super::finish;
 use super::item::FinishedMiniBatch;
 use super::recover_files as files;
 use super::replace::carry_out;
@@ -61,7 +61,7 @@ pub(super) fn recover(
     carry_out(&mut journal, &target.output)?;
     let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
-    let target = finish::resumed_target(target, ended == Some(JobStatus::Completed))?;
+    let target = converted_output::resumed_target(target, ended == Some(JobStatus::Completed))?;
     // If the output file is made, the appended rows are gone. The job stays completed, and no mini-batch runs
     // again.
     let is_made = has_output && target.output_file.is_none();

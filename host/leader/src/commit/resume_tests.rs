@@ -41,9 +41,9 @@ impl CommitFixture {
         self.committer().submit(CommitRequest::WorkerDone(worker));
     }
 
-    /// The last reply after `finish`.
+    /// The last reply after `end_job`.
     fn end(&mut self) -> CommitReply {
-        self.committer().finish(JobStatus::Completed);
+        self.committer().end_job(JobStatus::Completed);
         let mut last = None;
         while let Some(reply) = self.replies.blocking_recv() {
             last = Some(reply);
@@ -80,7 +80,7 @@ fn failed_mini_batches_run_again_only_on_request() {
     assert!(!restored.finished.contains(MiniBatchId(1)));
     let success = bench.success(5, 1, "b\n");
     bench.submit(&success);
-    assert_eq!(bench.finish(), (vec![1], vec![]));
+    assert_eq!(bench.end_job(), (vec![1], vec![]));
     assert_eq!(bench.output("rows.txt"), "a\nc\nb\n");
 }
 
@@ -107,7 +107,7 @@ fn ordered_rows_wait_for_lower_ids() {
     bench.reply();
     assert_eq!(bench.output("rows.txt"), "0\n1\n");
     // A job that ends with a gap shows the rows that it has. They are removed again when it resumes.
-    bench.committer().finish(JobStatus::Failed);
+    bench.committer().end_job(JobStatus::Failed);
     while bench.replies.blocking_recv().is_some() {}
     assert_eq!(bench.output("rows.txt"), "0\n1\n3\n5\n");
     let target = ordered(&bench);
@@ -117,7 +117,7 @@ fn ordered_rows_wait_for_lower_ids() {
     bench.committer().submit(bench.failure(2));
     let success = bench.success(2, 4, "4\n");
     bench.submit(&success);
-    bench.finish();
+    bench.end_job();
     assert_eq!(bench.output("rows.txt"), "0\n1\n3\n4\n5\n");
     // When a failed mini-batch runs again, the rows after it are removed from the output until it has rows.
     let target = ordered(&bench);
@@ -125,7 +125,7 @@ fn ordered_rows_wait_for_lower_ids() {
     assert_eq!(bench.output("rows.txt"), "0\n1\n");
     let success = bench.success(3, 2, "2\n");
     bench.submit(&success);
-    bench.finish();
+    bench.end_job();
     assert_eq!(bench.output("rows.txt"), "0\n1\n2\n3\n4\n5\n");
 }
 
@@ -143,7 +143,7 @@ fn the_first_header_is_written_and_different_ones_are_refused() {
     }
     let success = bench.success(0, 4, "4\n");
     bench.submit(&Success { header: Some("a c".into()), ..success });
-    let (_, rejected) = bench.finish();
+    let (_, rejected) = bench.end_job();
     insta::assert_snapshot!(rejections(&rejected).join("\n"), @r#"4: the mini-batch's table has the columns "a c", but the output file begins with "a b": return the same columns, in the same order, from every call of run, or do without the header line"#);
     assert_eq!(bench.output("rows.txt"), "a b\n0\n1\n2\n3\n");
     assert_eq!(bench.journal().counts().rows, 4);
@@ -164,7 +164,7 @@ fn files_are_appended_or_replaced_as_configured() {
             let success = bench.with_file(bench.success(0, id, ""), name);
             bench.submit(&success);
         }
-        let (ids, rejected) = bench.finish();
+        let (ids, rejected) = bench.end_job();
         assert_eq!(ids, [0, 1, 2]);
         let texts = rejections(&rejected).join("\n");
         let texts = texts.replace(&bench.dir.path().display().to_string(), "DIR");
@@ -185,7 +185,7 @@ fn the_error_names_an_appended_file_that_lost_bytes() {
     bench.restart_as(target.clone(), false).unwrap();
     let success = bench.with_file(bench.success(0, 0, ""), "log");
     bench.submit(&success);
-    bench.finish();
+    bench.end_job();
     let path = bench.job.default_output().join("log");
     fs::write(&path, "of 0, and foreign bytes").unwrap();
     bench.restart_as(target.clone(), false).unwrap();

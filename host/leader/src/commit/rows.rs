@@ -87,9 +87,9 @@ impl RowsOutput {
     }
 
     /// Writes the header into the empty file.
-    pub(super) fn put_header(&mut self, bytes: &[u8]) -> Result<(), CommitError> {
+    pub(super) fn write_header(&mut self, bytes: &[u8]) -> Result<(), CommitError> {
         self.appended.add_header(bytes);
-        Ok(self.appender.put(bytes, 0)?)
+        Ok(self.appender.write_at(bytes, 0)?)
     }
 
     /// Appends the rows that may be appended now. The entries are sorted by worker.
@@ -254,7 +254,7 @@ mod tests {
         let appended = |rows: &mut RowsOutput, tampers: bool| {
             // Older kernels advance a file's modification time only every few milliseconds.
             sleep(Duration::from_millis(20));
-            rows.put_header(b"header\n").unwrap();
+            rows.write_header(b"header\n").unwrap();
             sleep(Duration::from_millis(20));
             let (_, mark) = rows
                 .sync_by(|appender| {

@@ -180,7 +180,7 @@ fn write_new_file(
 ) -> Result<(), CommitError> {
     let mut new = Appender::create(path)?;
     if let Some(header) = header {
-        new.put(&header.bytes, 0)?;
+        new.write_at(&header.bytes, 0)?;
     }
     let origin = |rows: &StayingRows| (!rows.is_intact).then_some(rows.worker);
     for same in stay.chunk_by(|a, b| origin(a) == origin(b)) {
@@ -206,7 +206,7 @@ fn repair(
     parts: &mut Parts,
 ) -> Result<(), CommitError> {
     if let Some(header) = header.filter(|top| !begins_with(appender.file(), &top.bytes)) {
-        appender.put(&header.bytes, 0)?;
+        appender.write_at(&header.bytes, 0)?;
     }
     for rows in stay.iter().filter(|rows| !rows.is_intact) {
         let part = parts.get(rows.worker)?;

@@ -31,7 +31,7 @@ pub(crate) struct CommitTarget {
     pub part_suffix: Option<String>,
     /// How the output is made at the job's end from `output_file`, or from each part. `None` if rows are
     /// appended to the output itself.
-    pub finish: Option<Finish>,
+    pub conversion: Option<OutputConversion>,
 }
 
 /// Makes the output from the appended rows: reads the first file and writes the second, which must hold the
@@ -44,15 +44,15 @@ pub type OutputFileError = Box<dyn Error + Send + Sync>;
 
 /// How the output is made at the end of a job.
 #[derive(Clone)]
-pub(crate) struct Finish {
+pub(crate) struct OutputConversion {
     /// The name of the output file.
     pub name: String,
     /// The function that makes the file.
     pub make: Arc<Make>,
 }
 
-impl fmt::Debug for Finish {
+impl fmt::Debug for OutputConversion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Finish").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("OutputConversion").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -78,21 +78,21 @@ impl CommitFixture {
         loop {
             let reply = self.replies.blocking_recv();
             match reply.expect("the committer ended without a reply") {
-                CommitReply::Free(_) => {}
+                CommitReply::Reclaimable(_) => {}
                 reply => return reply,
             }
         }
     }
 
     /// Ends the committer, and returns all its replies, with sorted ids.
-    pub(super) fn finish(&mut self) -> (Vec<u64>, Vec<CommitReply>) {
-        self.committer().finish(JobStatus::Completed);
+    pub(super) fn end_job(&mut self) -> (Vec<u64>, Vec<CommitReply>) {
+        self.committer().end_job(JobStatus::Completed);
         let mut ids = Vec::new();
         let mut other = Vec::new();
         while let Some(reply) = self.replies.blocking_recv() {
             match reply {
                 CommitReply::Committed(more) => ids.extend(more.iter().map(|id| id.0)),
-                CommitReply::Finished | CommitReply::Free(_) => {}
+                CommitReply::Finished | CommitReply::Reclaimable(_) => {}
                 reply => other.push(reply),
             }
         }
@@ -137,7 +137,7 @@ fn every_row_appears_once_at_its_journaled_position() {
         let success = bench.success(id as u32 % 3, id, &rows);
         bench.submit(&success);
     }
-    let (ids, other) = bench.finish();
+    let (ids, other) = bench.end_job();
     assert_eq!(ids, (0..2_000).collect::<Vec<_>>());
     assert_eq!(other, []);
     let journal = bench.journal();
@@ -193,7 +193,7 @@ fn final_failures_are_committed_too() {
     bench.committer().submit(CommitRequest::WorkerGone(WorkerId(1)));
     let success = bench.success(0, 5, "");
     bench.submit(&success);
-    assert_eq!(bench.finish(), (vec![4, 5], vec![]));
+    assert_eq!(bench.end_job(), (vec![4, 5], vec![]));
     let journal = bench.journal();
     let visit = |committed: crate::journal::Committed| {
         if let MiniBatchEnd::Failed { message, .. } = committed.entry.end {
@@ -213,7 +213,7 @@ fn files_are_published_when_their_mini_batch_is_committed() {
         let success = bench.with_file(bench.success(0, id, ""), name);
         bench.submit(&success);
     }
-    assert_eq!(bench.finish(), (vec![0, 1], vec![]));
+    assert_eq!(bench.end_job(), (vec![0, 1], vec![]));
     assert_eq!(
         (bench.output("a/x.bin").as_str(), bench.output("a/y.bin").as_str()),
         ("of 0", "of 1")
@@ -229,7 +229,7 @@ fn mini_batches_with_clashing_files_are_rejected() {
         let success = bench.with_file(bench.success(0, id, &format!("row {id}\n")), name);
         bench.submit(&success);
     }
-    let (ids, rejected) = bench.finish();
+    let (ids, rejected) = bench.end_job();
     assert_eq!(ids, [0, 4]);
     for reply in &rejected {
         let CommitReply::Rejected { id, failure } = reply else { panic!("{reply:?}") };
@@ -261,7 +261,7 @@ fn missing_rows_are_rejected_before_anything_is_journaled() {
     bench.submit(&Success { id: MiniBatchId(5), worker: WorkerId(9), ..good.clone() });
     std::os::unix::fs::symlink("/etc/passwd", bench.job.part_file(WorkerId(8))).unwrap();
     bench.submit(&Success { id: MiniBatchId(6), worker: WorkerId(8), ..good });
-    let (ids, rejected) = bench.finish();
+    let (ids, rejected) = bench.end_job();
     assert_eq!(ids, [0]);
     let texts: Vec<_> = rejected
         .iter()
@@ -322,7 +322,7 @@ fn an_invalid_part_file_fails_only_its_attempt() {
     bench.submit(&Success { segment: Segment { rows: 3, ..more.segment }, ..more.clone() });
     let id = MiniBatchId(9);
     bench.submit(&Success { id, segment: Segment { rows: 0, ..more.segment }, ..more });
-    let (ids, rejected) = bench.finish();
+    let (ids, rejected) = bench.end_job();
     reported.extend(rejected);
     let failures: Vec<_> = reported
         .iter()
@@ -356,7 +356,7 @@ fn an_invalid_staged_folder_fails_only_its_attempt() {
         }
         bench.submit(&success);
     }
-    let (ids, rejected) = bench.finish();
+    let (ids, rejected) = bench.end_job();
     assert_eq!((ids, rejected.len()), (vec![2], 2), "{rejected:?}");
     assert_eq!(fs::read_dir(bench.job.default_output()).unwrap().count(), 1);
 }

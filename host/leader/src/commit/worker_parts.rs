@@ -36,7 +36,7 @@ struct WorkerPart {
     /// The file's length when it was last checked.
     length: u64,
     /// The ranges of committed rows that are still needed: the first byte, and the byte after the last.
-    taken: BTreeMap<u64, u64>,
+    reserved: BTreeMap<u64, u64>,
     /// How many bytes have certainly been synced.
     synced: u64,
 }
@@ -66,7 +66,7 @@ impl Parts {
                     }
                     errno => reject(PartFault::Missing(errno)),
                 })?;
-                vacant.insert(WorkerPart { file, length: 0, taken: BTreeMap::new(), synced: 0 })
+                vacant.insert(WorkerPart { file, length: 0, reserved: BTreeMap::new(), synced: 0 })
             }
         };
         let end = segment.offset.checked_add(segment.length);
@@ -82,7 +82,7 @@ impl Parts {
             let size = part.length;
             return Err(reject(PartFault::Outside { offset, length, size }));
         };
-        if let Some((from, to)) = part.taken.range(..end).next_back()
+        if let Some((from, to)) = part.reserved.range(..end).next_back()
             && *to > segment.offset
         {
             let Segment { offset, .. } = segment;
@@ -110,23 +110,23 @@ impl Parts {
     }
 
     /// Marks the segment as about to be committed: no other segment may overlap it.
-    pub(super) fn take(&mut self, worker: WorkerId, segment: &Segment) {
+    pub(super) fn reserve(&mut self, worker: WorkerId, segment: &Segment) {
         let Some(part) = self.open.get_mut(&worker).filter(|_| segment.length > 0) else { return };
         let mut from = segment.offset;
         let to = segment.offset.saturating_add(segment.length);
         // Usually, segments are adjacent. Then they become one range.
-        if let Some((first, last)) = part.taken.range(..from).next_back()
+        if let Some((first, last)) = part.reserved.range(..from).next_back()
             && *last == from
         {
             from = *first;
         }
-        part.taken.insert(from, to);
+        part.reserved.insert(from, to);
     }
 
     /// Forgets the worker's rows: they have been copied, and the worker may overwrite them.
-    pub(super) fn free(&mut self, worker: WorkerId) {
+    pub(super) fn release_segments(&mut self, worker: WorkerId) {
         if let Some(part) = self.open.get_mut(&worker) {
-            part.taken.clear();
+            part.reserved.clear();
         }
     }
 
@@ -162,7 +162,7 @@ impl Parts {
                 let open = || -> std::io::Result<WorkerPart> {
                     let file = self.worker_folders.open_part(worker)?;
                     let synced = file.metadata()?.len();
-                    Ok(WorkerPart { file, length: synced, taken: [(0, synced)].into(), synced })
+                    Ok(WorkerPart { file, length: synced, reserved: [(0, synced)].into(), synced })
                 };
                 let part = open().map_err(|e| CommitError::disk("open", &path, e))?;
                 // Close the file again soon: there may be many such workers.

@@ -111,7 +111,7 @@ pub enum JournalDamage {
 
 impl JournalError {
     /// Translates SQLite's error.
-    pub(super) fn of(path: &Path, source: rusqlite::Error) -> Self {
+    pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();
         match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Locked(path),

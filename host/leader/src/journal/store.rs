@@ -43,7 +43,7 @@ impl Journal {
         let mut connection = open(path, flags)?;
         initialise(&mut connection, job)
             .and_then(|()| use_wal(&connection))
-            .map_err(|e| JournalError::of(path, e))?;
+            .map_err(|e| JournalError::from_sqlite(path, e))?;
         let path = path.to_owned();
         let counts = CommittedCounts::default();
         Ok(Self { path, connection, counts, position: 0, is_new: true })
@@ -56,7 +56,7 @@ impl Journal {
         }
         keep_private(path);
         let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        use_wal(&connection).map_err(|e| JournalError::of(path, e))?;
+        use_wal(&connection).map_err(|e| JournalError::from_sqlite(path, e))?;
         let counts = CommittedCounts::default();
         let path = path.to_owned();
         let mut journal = Self { path, connection, counts, position: 0, is_new: false };
@@ -112,7 +112,7 @@ impl Journal {
         let mut counts = self.counts;
         let mut position = self.position;
         let Self { path, connection, .. } = self;
-        let failed = |e| JournalError::of(path, e);
+        let failed = |e| JournalError::from_sqlite(path, e);
         let transaction = connection.transaction().map_err(failed)?;
         delete_removed(&transaction, changes).map_err(failed)?;
         if !changes.removed.is_empty() {
@@ -224,7 +224,7 @@ impl Journal {
 
     /// Records how the job ended, together with the last notes. Call this when the output is complete and
     /// synced.
-    pub fn finish(
+    pub fn record_end(
         &mut self,
         status: JobStatus,
         notes: Vec<(String, Option<String>)>,
@@ -271,7 +271,7 @@ impl Journal {
             | rusqlite::Error::InvalidColumnType(..) => {
                 self.corrupt(JournalDamage::Database(error))
             }
-            error => JournalError::of(&self.path, error),
+            error => JournalError::from_sqlite(&self.path, error),
         }
     }
 
@@ -305,7 +305,7 @@ fn open(path: &Path, flags: OpenFlags) -> Result<Connection, JournalError> {
         connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
         Ok(connection)
     };
-    open().map_err(|e| JournalError::of(path, e))
+    open().map_err(|e| JournalError::from_sqlite(path, e))
 }
 
 /// Creates the tables of an empty database. Nothing is synced here: the switch to WAL that follows syncs the

@@ -132,7 +132,7 @@ fn notes_are_kept_until_they_are_removed() {
     journal.note("plan", "1").unwrap();
     journal.note("plan", "2").unwrap();
     journal.note("done.1", "").unwrap();
-    journal.finish(JobStatus::Failed, vec![("done.10".into(), Some("x".into()))]).unwrap();
+    journal.record_end(JobStatus::Failed, vec![("done.10".into(), Some("x".into()))]).unwrap();
     let at_end = JournalChanges {
         reopened: true,
         notes: vec![("done.1".into(), None), ("none".into(), None)],
@@ -213,8 +213,8 @@ fn finishing_is_remembered_and_leaves_one_file() {
     let fixture = new_fixture();
     let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, 10)]).unwrap();
-    journal.finish(JobStatus::Failed, Vec::new()).unwrap();
-    journal.finish(JobStatus::Completed, Vec::new()).unwrap();
+    journal.record_end(JobStatus::Failed, Vec::new()).unwrap();
+    journal.record_end(JobStatus::Completed, Vec::new()).unwrap();
     drop(journal);
     let files = std::fs::read_dir(fixture.path.parent().unwrap()).unwrap().count();
     assert_eq!(files, 1);
@@ -273,7 +273,7 @@ fn a_worker_with_the_highest_number_is_refused() {
 fn the_error_names_a_full_disk() {
     let fixture = new_fixture();
     let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(13), None);
-    let error = JournalError::of(&fixture.path, full);
+    let error = JournalError::from_sqlite(&fixture.path, full);
     insta::assert_snapshot!(text(&error, &fixture), @"no space left on the disk that holds the journal JOURNAL: free some space, then run the job again");
 }
 

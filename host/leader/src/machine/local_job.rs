@@ -46,7 +46,7 @@ pub struct LocalJob<N> {
 impl<N: OrderTarget> LocalJob<N> {
     /// Connects a state machine that has received no message yet to its node.
     pub fn new(mut job: JobMachine, node: N) -> Self {
-        job.take_in(JobMessage::NodeJoined(ONLY_NODE), Duration::ZERO);
+        job.handle(JobMessage::NodeJoined(ONLY_NODE), Duration::ZERO);
         Self { job, node }
     }
 
@@ -57,7 +57,7 @@ impl<N: OrderTarget> LocalJob<N> {
 
     /// Passes a message to the state machine, then lets it decide.
     pub fn send(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
-        self.take_in(message, now, out);
+        self.handle(message, now, out);
         self.decide(now, out);
     }
 
@@ -68,16 +68,16 @@ impl<N: OrderTarget> LocalJob<N> {
         now: Duration,
         out: &mut dyn FnMut(LocalOutcome),
     ) {
-        if self.take_in_reported(reported, now, out) {
+        if self.handle_reports(reported, now, out) {
             self.decide(now, out);
         }
     }
 
     /// Handles the passing of time.
     pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
-        self.take_in(JobMessage::Tick, now, out);
+        self.handle(JobMessage::Tick, now, out);
         let reported = self.node.tick();
-        self.take_in_reported(reported, now, out);
+        self.handle_reports(reported, now, out);
         self.decide(now, out);
     }
 
@@ -103,8 +103,8 @@ impl<N: OrderTarget> LocalJob<N> {
         }
     }
 
-    fn take_in(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
-        let outputs = self.job.take_in(message, now);
+    fn handle(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
+        let outputs = self.job.handle(message, now);
         self.follow(outputs, now, out);
     }
 
@@ -122,9 +122,9 @@ impl<N: OrderTarget> LocalJob<N> {
                 JobOutput::Do(action) => out(LocalOutcome::Do(action)),
                 JobOutput::Order(_, order) => {
                     let reported = self.node.obey(order);
-                    has_learned |= self.take_in_reported(reported, now, out);
+                    has_learned |= self.handle_reports(reported, now, out);
                     let standing = self.standing();
-                    self.take_in(standing, now, out);
+                    self.handle(standing, now, out);
                 }
             }
         }
@@ -132,7 +132,7 @@ impl<N: OrderTarget> LocalJob<N> {
     }
 
     /// Handles the node's messages. Returns whether the state machine has learned something.
-    fn take_in_reported(
+    fn handle_reports(
         &mut self,
         reported: Vec<NodeReport>,
         now: Duration,
@@ -153,7 +153,7 @@ impl<N: OrderTarget> LocalJob<N> {
                 }
             };
             if let Some(message) = message {
-                self.take_in(message, now, out);
+                self.handle(message, now, out);
                 has_learned = true;
             }
         }

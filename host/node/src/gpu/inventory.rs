@@ -29,12 +29,12 @@ pub struct Inventory {
 impl Inventory {
     /// Lists the GPUs now. Costs nothing without a driver.
     pub fn now() -> Self {
-        Self::of(&Nvidia::open())
+        Self::from_driver(&Nvidia::open())
     }
 
     /// The GPUs that this driver reports, without those whose device files are missing here or that the
     /// environment of this process hides. `nvidia` may also hold why there is no driver.
-    pub fn of(nvidia: &Result<Nvidia, NvidiaError>) -> Self {
+    pub fn from_driver(nvidia: &Result<Nvidia, NvidiaError>) -> Self {
         let none = |reason: &NvidiaError| {
             let missing = Some(reason.to_string());
             Self { missing, ..Self::default() }
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn without_a_driver_no_gpu_is_found() {
-        let inventory = Inventory::of(&Err(NvidiaError::NoDriver));
+        let inventory = Inventory::from_driver(&Err(NvidiaError::NoDriver));
         assert_eq!((inventory.gpus.len(), inventory.known), (0, false));
         assert_eq!(inventory.missing.as_deref(), Some("there is no NVIDIA driver"));
     }

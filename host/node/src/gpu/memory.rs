@@ -44,10 +44,10 @@ impl fmt::Debug for MemoryWatch {
 impl MemoryWatch {
     /// Begins with the memory that is in use now.
     pub fn new(nvidia: Nvidia, leases: &[GpuLease]) -> Self {
-        Self::of(Arc::new(move |visible| in_use(&nvidia, visible)), leases)
+        Self::start(Arc::new(move |visible| in_use(&nvidia, visible)), leases)
     }
 
-    pub(crate) fn of(reading: Reading, leases: &[GpuLease]) -> Self {
+    pub(crate) fn start(reading: Reading, leases: &[GpuLease]) -> Self {
         let used = |lease: &GpuLease| Some((lease.visible.clone(), reading(&lease.visible)?));
         let before = leases.iter().filter_map(used).collect();
         Self { reading, before }

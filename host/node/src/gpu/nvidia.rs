@@ -141,7 +141,7 @@ mod tests {
         match Nvidia::open() {
             Err(reason) => assert!(reason.to_string().contains("NVIDIA driver"), "{reason}"),
             Ok(nvidia) => {
-                for gpu in super::super::Inventory::of(&Ok(nvidia)).gpus {
+                for gpu in super::super::Inventory::from_driver(&Ok(nvidia)).gpus {
                     assert!(
                         gpu.uuid.starts_with("GPU-") || gpu.uuid.starts_with("MIG-"),
                         "{gpu:?}"

@@ -7,7 +7,7 @@ use crate::protocol::{NodeNews, NodePolicy};
 
 impl NodeMachine {
     pub(super) fn on_gpu_free(&mut self, id: WorkerId) {
-        if let Some(index) = self.leases.of(id) {
+        if let Some(index) = self.leases.gpu_of(id) {
             self.leases.release(id);
             self.notice(format!("GPU {index}, which {id} had, is free again"));
         }
@@ -20,7 +20,7 @@ impl NodeMachine {
         }
         self.abandoned.remove(&id);
         self.waiting.remove(&id);
-        // The worker's place is free.
+        // The worker's slot is free.
         self.room_again_at = None;
         let how = describe_exit(exit);
         let Some(LiveWorker { activity, held, picked, .. }) = self.workers.remove(&id) else {

@@ -22,14 +22,14 @@ impl Leases {
     }
 
     /// Leases the free GPU with the lowest index to this worker. `None` if all GPUs are taken.
-    pub(super) fn take(&mut self, worker: WorkerId) -> Option<u32> {
+    pub(super) fn lease(&mut self, worker: WorkerId) -> Option<u32> {
         let index = *self.gpus.iter().find(|index| !self.taken.contains_key(index))?;
         self.taken.insert(index, worker);
         Some(index)
     }
 
     /// The index of the GPU that a worker holds. `None` if it holds none.
-    pub(super) fn of(&self, worker: WorkerId) -> Option<u32> {
+    pub(super) fn gpu_of(&self, worker: WorkerId) -> Option<u32> {
         self.taken.iter().find(|(_, holder)| **holder == worker).map(|(index, _)| *index)
     }
 
@@ -43,7 +43,7 @@ impl Leases {
     /// Keeps the GPU of a worker that is gone, because the GPU is not free. New workers wait for it until
     /// `until`.
     pub(super) fn keep(&mut self, worker: WorkerId, until: Duration) {
-        if self.of(worker).is_some() {
+        if self.gpu_of(worker).is_some() {
             self.kept.insert(worker, until);
         }
     }

@@ -15,7 +15,8 @@ impl NodeMachine {
         }
         // A killed worker with a GPU counts until it is gone, as the next worker will get its GPU (G1).
         let counts = |id: &WorkerId, worker: &LiveWorker| {
-            !worker.is_doomed() || (!self.policy.gpus.is_empty() && self.leases.of(*id).is_some())
+            !worker.is_doomed()
+                || (!self.policy.gpus.is_empty() && self.leases.gpu_of(*id).is_some())
         };
         let present = self.workers.iter().filter(|(id, worker)| counts(id, worker)).count();
         let missing = (wanted as usize).saturating_sub(present);
@@ -35,7 +36,7 @@ impl NodeMachine {
         let id = WorkerId(self.next_worker);
         self.next_worker += 1;
         self.workers.insert(id, LiveWorker::new(self.now));
-        let gpu = self.leases.take(id);
+        let gpu = self.leases.lease(id);
         if gpu.is_none() {
             self.report_lost_gpus(id);
         }
@@ -60,7 +61,7 @@ impl NodeMachine {
     }
 
     pub(super) fn on_spawned(&mut self, worker: WorkerId, pid: u32) {
-        let gpu = self.leases.of(worker);
+        let gpu = self.leases.gpu_of(worker);
         self.report(NodeNews::Spawned { worker, pid, gpu });
     }
 
@@ -79,7 +80,7 @@ impl NodeMachine {
         self.leases.release(worker);
         self.next_worker = self.next_worker.min(worker.0);
         self.room_again_at = Some(self.now + NodePolicy::ROOM_PAUSE);
-        // Workers with higher numbers do not count: they will find no place either.
+        // Workers with higher numbers do not count: they will find no slot either.
         let mut others = self.workers.range(..worker).map(|(_, worker)| worker.is_doomed());
         let other_workers = match (others.next(), others.all(|is_doomed| is_doomed)) {
             (None, _) => OtherWorkers::Alone,

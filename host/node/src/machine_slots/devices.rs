@@ -16,13 +16,13 @@ const FILE_PREFIX: &str = "gpu-";
 /// stopped meanwhile.
 const GATE_TRIES: u32 = 1000;
 
-/// Takes devices for a job.
+/// Leases devices to a job.
 #[derive(Debug)]
 pub struct Devices(SlotsFolder);
 
-/// The result of taking devices.
+/// The result of leasing devices.
 #[derive(Debug, Default)]
-pub struct TakenDevices {
+pub struct LeasedDevices {
     /// The devices that this job got. The job keeps them until this is dropped.
     pub held: Vec<DeviceLease>,
     /// The devices that other jobs have: the position of each in the requested list, and the process that
@@ -49,13 +49,13 @@ impl Devices {
         SlotsFolder::open(caps).map(Self)
     }
 
-    /// Takes the first free devices of this list of names, at most `most`. A name stands for the same device
+    /// Leases the first free devices of this list of names, at most `most`. A name stands for the same device
     /// in all jobs of the machine.
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn take(&self, names: &[String], most: usize) -> Result<TakenDevices, SlotsError> {
-        self.try_take(names, most).map_err(|error| {
+    pub fn lease(&self, names: &[String], most: usize) -> Result<LeasedDevices, SlotsError> {
+        self.try_lease(names, most).map_err(|error| {
             SlotsError(format!(
                 "the GPUs of other jobs cannot be determined: {error}; repair the folder, name \
                  another in machine.directory of the operator's policy, or set gpus to 0"
@@ -63,8 +63,8 @@ impl Devices {
         })
     }
 
-    fn try_take(&self, names: &[String], most: usize) -> io::Result<TakenDevices> {
-        let mut taken = TakenDevices::default();
+    fn try_lease(&self, names: &[String], most: usize) -> io::Result<LeasedDevices> {
+        let mut taken = LeasedDevices::default();
         let Some(_gate) = self.0.gate(GATE_TRIES)? else {
             let text =
                 format!("another process has locked {} for too long", self.0.path().display());
@@ -135,7 +135,7 @@ mod tests {
         (0..count).map(|name| name.to_string()).collect()
     }
 
-    fn positions(taken: &TakenDevices) -> Vec<usize> {
+    fn positions(taken: &LeasedDevices) -> Vec<usize> {
         taken.held.iter().map(|held| held.position).collect()
     }
 
@@ -144,14 +144,14 @@ mod tests {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let one = machine.job();
         let other = machine.job();
-        let first = one.take(&names(3), 2).unwrap();
+        let first = one.lease(&names(3), 2).unwrap();
         assert_eq!((positions(&first), first.busy.len()), (vec![0, 1], 0));
-        let second = other.take(&names(3), 2).unwrap();
+        let second = other.lease(&names(3), 2).unwrap();
         assert_eq!(positions(&second), [2]);
         let me = Some(std::process::id());
         assert_eq!(second.busy, [(0, me), (1, me)]);
         drop(first);
-        let third = other.take(&names(3), 3).unwrap();
+        let third = other.lease(&names(3), 3).unwrap();
         assert_eq!(positions(&third), [0, 1]);
     }
 
@@ -159,22 +159,22 @@ mod tests {
     #[test]
     fn a_worker_that_outlives_its_leader_keeps_its_device() {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());
-        let leader = machine.job().take(&names(1), 1).unwrap();
+        let leader = machine.job().lease(&names(1), 1).unwrap();
         let worker = keep(&leader.held[0].file).unwrap();
         let again = keep(&leader.held[0].file).unwrap();
         drop(leader);
-        assert_eq!(machine.job().take(&names(1), 1).unwrap().busy.len(), 1);
+        assert_eq!(machine.job().lease(&names(1), 1).unwrap().busy.len(), 1);
         drop(worker);
-        assert_eq!(machine.job().take(&names(1), 1).unwrap().busy.len(), 1);
+        assert_eq!(machine.job().lease(&names(1), 1).unwrap().busy.len(), 1);
         drop(again);
-        assert_eq!(positions(&machine.job().take(&names(1), 1).unwrap()), [0]);
+        assert_eq!(positions(&machine.job().lease(&names(1), 1).unwrap()), [0]);
     }
 
     /// The worker calls `keep` only after its leader has ended, and has lost the device.
     #[test]
     fn a_worker_cannot_keep_a_device_taken_by_another_job() {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());
-        let leader = machine.job().take(&names(1), 1).unwrap();
+        let leader = machine.job().lease(&names(1), 1).unwrap();
         let file = leader.held[0].file.clone();
         drop(leader);
         let other = File::open(&file).unwrap();
@@ -188,7 +188,7 @@ mod tests {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let job = machine.job();
         let _gate = job.0.gate(1).unwrap().expect("the gate");
-        let error = job.take(&names(1), 1).unwrap_err().to_string();
+        let error = job.lease(&names(1), 1).unwrap_err().to_string();
         assert!(error.contains("another process has locked"), "{error}");
     }
 }

@@ -1,8 +1,8 @@
-//! The folder of lock files: a place for a worker, or a device, is taken while a process holds the lock of
+//! The folder of lock files: a slot for a worker, or a device, is taken while a process holds the lock of
 //! its file.
 //!
-//! The kernel releases a lock when its holder ends, even if the holder is killed, so no place is lost. One
-//! more file, the gate, is locked while a process counts or takes places. No process waits long for the gate.
+//! The kernel releases a lock when its holder ends, even if the holder is killed, so no slot is lost. One
+//! more file, the gate, is locked while a process counts or takes slots. No process waits long for the gate.
 
 use crate::model::MachineCaps;
 use crate::opening::make_private;
@@ -25,7 +25,7 @@ const SESSION_VARIABLE: &str = "XDG_RUNTIME_DIR";
 /// The variable that names the folder, if the operator's policy does not.
 const FOLDER_VARIABLE: &str = "SANDMILL_MACHINE_DIRECTORY";
 const GATE_FILE: &str = "gate";
-/// The pause between two tries to lock the gate. Counting the places takes far less.
+/// The pause between two tries to lock the gate. Counting the slots takes far less.
 const GATE_PAUSE: Duration = Duration::from_millis(1);
 
 /// Why a job cannot count the machine's workers or GPUs. The text is for users, and names the setting.

@@ -2,7 +2,7 @@
 //! stay within the operator's caps, and no two jobs have the same device. This module knows a job only by its
 //! tenant and the memory of its workers, and a device only by its name.
 //!
-//! - `register`: places for workers; `devices`: devices, such as GPUs;
+//! - `register`: slots for workers; `devices`: devices, such as GPUs;
 //! - `folder`: the folder of lock files, which both use.
 //!
 //! Imports only `model` and `files`.
@@ -11,6 +11,6 @@ mod devices;
 mod folder;
 mod register;
 
-pub use devices::{Devices, TakenDevices, keep};
+pub use devices::{Devices, LeasedDevices, keep};
 pub use folder::SlotsError;
 pub use register::{MachineSlots, SlotLease, holders};

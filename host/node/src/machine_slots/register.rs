@@ -1,4 +1,4 @@
-//! The places for workers on the machine. Each place has a file, locked by the job that has the place.
+//! The slots for workers on the machine. Each slot has a file, locked by the job that has the slot.
 
 use super::folder::{SlotsError, SlotsFolder, lock};
 use crate::files::lock_holders;
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-/// The beginning of the name of a place's file.
+/// The beginning of the name of a slot's file.
 const FILE_PREFIX: &str = "worker-";
 /// How often we try to lock the gate.
 const GATE_TRIES: u32 = 20;
 
-/// Takes places for the workers of a job.
+/// Leases slots for the workers of a job.
 #[derive(Debug)]
 pub struct MachineSlots {
     folder: SlotsFolder,
@@ -24,12 +24,12 @@ pub struct MachineSlots {
     tenant: String,
 }
 
-/// A worker's place on the machine. It is free again when this is dropped, or when the process ends.
+/// A worker's slot on the machine. It is free again when this is dropped, or when the process ends.
 #[derive(Debug)]
 pub struct SlotLease(#[expect(dead_code, reason = "holds the lock")] File);
 
 impl MachineSlots {
-    /// Opens the folder with the files of places. Creates the folder if it is missing. `share` is the memory
+    /// Opens the folder with the files of slots. Creates the folder if it is missing. `share` is the memory
     /// that each worker of the job may use, and `tenant` the tenant for whom the job runs. `None`
     /// without caps.
     ///
@@ -56,11 +56,11 @@ impl MachineSlots {
         Ok(Some(Self { folder, caps: caps.clone(), share, tenant: tenant.to_owned() }))
     }
 
-    /// Takes a place for one worker. `None` if none is left. Never waits for long.
+    /// Leases a slot for one worker. `None` if none is left. Never waits for long.
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn take(&self) -> io::Result<Option<SlotLease>> {
+    pub fn lease(&self) -> io::Result<Option<SlotLease>> {
         let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(None) };
         let counted = self.count()?;
         let too_many = self.caps.workers.is_some_and(|most| counted.workers >= most)
@@ -78,7 +78,7 @@ impl MachineSlots {
         Ok(Some(SlotLease(file)))
     }
 
-    /// Counts the places that are taken.
+    /// Counts the slots that are taken.
     fn count(&self) -> io::Result<TakenCounts> {
         let mut counted = TakenCounts { workers: 0, of_tenant: 0, memory: 0, free: 0 };
         let mut taken = Vec::new();
@@ -90,7 +90,7 @@ impl MachineSlots {
             };
             let mut file = self.folder.file(&format!("{FILE_PREFIX}{number}"))?;
             if lock(&file)? {
-                continue; // The place is free; this lock ends with `file`.
+                continue; // The slot is free; this lock ends with `file`.
             }
             taken.push(number);
             counted.workers += 1;
@@ -106,11 +106,11 @@ impl MachineSlots {
     }
 }
 
-/// The processes that have places for workers on the machine, with their numbers of places. The process with
-/// the most places comes first.
+/// The processes that have slots for workers on the machine, with their numbers of slots. The process with
+/// the most slots comes first.
 ///
 /// # Errors
-/// If the folder with the files of places cannot be read.
+/// If the folder with the files of slots cannot be read.
 pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
     let mut found: BTreeMap<u32, u32> = BTreeMap::new();
     if !caps.any() {
@@ -126,21 +126,21 @@ pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
         }
     }
     let mut found: Vec<_> = found.into_iter().collect();
-    found.sort_by_key(|(_, places)| Reverse(*places));
+    found.sort_by_key(|(_, slots)| Reverse(*slots));
     Ok(found)
 }
 
-/// The places that are taken.
+/// The slots that are taken.
 struct TakenCounts {
     workers: u32,
     /// The workers of this job's tenant.
     of_tenant: u32,
     memory: u64,
-    /// The lowest number of a free place.
+    /// The lowest number of a free slot.
     free: u32,
 }
 
-/// The content of a taken place's file.
+/// The content of a taken slot's file.
 struct SlotRecord {
     /// The worker's memory. If it cannot be read, the maximum, so that no other worker fits.
     memory: u64,
@@ -160,7 +160,7 @@ impl SlotRecord {
         Ok(Self { memory: memory.parse().unwrap_or(u64::MAX), tenant })
     }
 
-    /// A place without a known tenant counts for every tenant.
+    /// A slot without a known tenant counts for every tenant.
     fn may_be_of(&self, tenant: &str) -> bool {
         self.tenant.as_deref().is_none_or(|holder| holder == tenant)
     }
@@ -197,16 +197,16 @@ mod tests {
         let machine = SlotsFixture::new();
         let one = machine.job(Some(2), None, 1);
         let other = machine.job(Some(2), None, 1);
-        let first = one.take().unwrap().expect("a place");
-        let second = other.take().unwrap().expect("a place");
-        assert!(one.take().unwrap().is_none());
-        assert!(other.take().unwrap().is_none());
+        let first = one.lease().unwrap().expect("a slot");
+        let second = other.lease().unwrap().expect("a slot");
+        assert!(one.lease().unwrap().is_none());
+        assert!(other.lease().unwrap().is_none());
         assert_eq!(holders(&machine.caps(Some(2), None)).unwrap(), [(std::process::id(), 2)]);
         drop(first);
-        let third = other.take().unwrap().expect("a place that was given back");
-        assert!(one.take().unwrap().is_none());
+        let third = other.lease().unwrap().expect("a slot that was given back");
+        assert!(one.lease().unwrap().is_none());
         drop((second, third));
-        assert!(one.take().unwrap().is_some());
+        assert!(one.lease().unwrap().is_some());
     }
 
     #[test]
@@ -214,35 +214,35 @@ mod tests {
         let machine = SlotsFixture::new();
         let small = machine.job(None, Some(100), 30);
         let large = machine.job(None, Some(100), 60);
-        let first = large.take().unwrap().expect("60 of 100");
-        let _second = small.take().unwrap().expect("90 of 100");
-        assert!(small.take().unwrap().is_none(), "120 of 100");
-        assert!(large.take().unwrap().is_none(), "150 of 100");
+        let first = large.lease().unwrap().expect("60 of 100");
+        let _second = small.lease().unwrap().expect("90 of 100");
+        assert!(small.lease().unwrap().is_none(), "120 of 100");
+        assert!(large.lease().unwrap().is_none(), "150 of 100");
         drop(first);
-        let _third = small.take().unwrap().expect("60 of 100");
-        let _fourth = small.take().unwrap().expect("90 of 100");
-        assert!(large.take().unwrap().is_none(), "150 of 100");
+        let _third = small.lease().unwrap().expect("60 of 100");
+        let _fourth = small.lease().unwrap().expect("90 of 100");
+        assert!(large.lease().unwrap().is_none(), "150 of 100");
     }
 
     /// The jobs of one tenant leave room for the jobs of other tenants.
     #[test]
-    fn a_tenant_gets_no_more_than_its_places() {
+    fn a_tenant_gets_no_more_than_its_slots() {
         let machine = SlotsFixture::new();
         let caps = MachineCaps { workers_per_tenant: Some(2), ..machine.caps(Some(3), None) };
         let job = |tenant| MachineSlots::open(&caps, ByteSize(MB), tenant).unwrap().unwrap();
         let one = job("a");
         let again = job("a");
         let other = job("a b");
-        let first = one.take().unwrap().expect("a place");
-        let _second = again.take().unwrap().expect("a place");
-        assert!(one.take().unwrap().is_none() && again.take().unwrap().is_none());
-        let _third = other.take().unwrap().expect("the place that is left for others");
+        let first = one.lease().unwrap().expect("a slot");
+        let _second = again.lease().unwrap().expect("a slot");
+        assert!(one.lease().unwrap().is_none() && again.lease().unwrap().is_none());
+        let _third = other.lease().unwrap().expect("the slot that is left for others");
         drop(first);
-        assert!(again.take().unwrap().is_some());
-        // A place without a readable tenant may belong to any tenant.
-        let _fourth = one.take().unwrap().expect("a place");
+        assert!(again.lease().unwrap().is_some());
+        // A slot without a readable tenant may belong to any tenant.
+        let _fourth = one.lease().unwrap().expect("a slot");
         std::fs::write(machine.0.path().join("turns/worker-2"), "1").unwrap();
-        assert!(other.take().unwrap().is_none());
+        assert!(other.lease().unwrap().is_none());
     }
 
     #[test]
@@ -272,13 +272,13 @@ mod tests {
         assert!(error.contains("is not a folder"), "{error}");
     }
 
-    /// A place whose file does not say its share may stand for any amount of memory.
+    /// A slot whose file does not say its share may stand for any amount of memory.
     #[test]
-    fn a_place_without_a_share_leaves_no_memory() {
+    fn a_slot_without_a_share_leaves_no_memory() {
         let machine = SlotsFixture::new();
         let job = machine.job(None, Some(100), 10);
-        let _place = job.take().unwrap().expect("a place");
+        let _slot = job.lease().unwrap().expect("a slot");
         std::fs::write(machine.0.path().join("turns/worker-0"), "").unwrap();
-        assert!(job.take().unwrap().is_none());
+        assert!(job.lease().unwrap().is_none());
     }
 }

@@ -76,7 +76,7 @@ impl GpuUsages {
     /// The GPUs of this machine with its `/sys`. Costs nothing on a machine without GPUs.
     pub(super) fn open(sys: &Path) -> Self {
         let nvidia = Nvidia::open();
-        let gpus = Inventory::of(&nvidia).gpus;
+        let gpus = Inventory::from_driver(&nvidia).gpus;
         Self { nvidia: nvidia.ok(), gpus, sys: sys.to_owned() }
     }
 

@@ -107,7 +107,7 @@ pub(super) fn open(
     socket.set_nonblocking(true)?;
     rustix::io::ioctl_fionbio(&reports, true)?;
     let link = Arc::new(WorkerLink {
-        process: ChildProcess::of(child.id()),
+        process: ChildProcess::from_id(child.id()),
         outbox: Outbox::new(socket),
         fault: Mutex::default(),
     });

@@ -251,7 +251,7 @@ pub(super) struct ChildProcess {
 
 impl ChildProcess {
     /// The process with this id; `None` if the process has ended already.
-    pub(super) fn of(id: Option<u32>) -> Self {
+    pub(super) fn from_id(id: Option<u32>) -> Self {
         let group = id.and_then(|id| Pid::from_raw(id.cast_signed()));
         Self { group, reaped: AtomicBool::new(false) }
     }

@@ -142,7 +142,7 @@ impl RunningPlan {
         request: Vec<u8>,
         events: &mpsc::Sender<FromPlanner>,
     ) -> Option<Death> {
-        let process = Arc::new(ChildProcess::of(child.id()));
+        let process = Arc::new(ChildProcess::from_id(child.id()));
         if !self.planner.try_put(&process) {
             process.kill();
         }

@@ -63,7 +63,7 @@ async fn the_planner_is_started_if_it_cannot_be_forked() {
                     .unwrap()
             }
         };
-        bench.pool.take_over(prestarted);
+        bench.pool.adopt(prestarted);
         let mut planner = bench.plan(8);
         assert_eq!(next(&mut planner).await, Some(FromPlanner::Finished));
         assert_eq!(next(&mut planner).await, None);

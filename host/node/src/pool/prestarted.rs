@@ -38,9 +38,9 @@ impl PrestartedProcesses {
         Self { zygote, planner, thread: thread::current().id(), cgroup_root }
     }
 
-    /// The processes. `None` if another thread than the current one started them, because they end with that
-    /// thread.
-    pub(super) fn take(self) -> Option<(Zygote, Option<Pipes>, CgroupRoot)> {
+    /// Returns the processes. `None` if another thread than the current one started them, because they end
+    /// with that thread.
+    pub(super) fn into_parts(self) -> Option<(Zygote, Option<Pipes>, CgroupRoot)> {
         let Self { zygote, planner, thread, cgroup_root } = self;
         (thread == thread::current().id()).then_some((zygote, planner, cgroup_root))
     }

@@ -82,8 +82,8 @@ impl Pool {
     }
 
     /// Takes over processes that were started earlier. Must be called before all other methods.
-    pub fn take_over(&mut self, prestarted: PrestartedProcesses) {
-        if let Some((zygote, planner, cgroup_root)) = prestarted.take() {
+    pub fn adopt(&mut self, prestarted: PrestartedProcesses) {
+        if let Some((zygote, planner, cgroup_root)) = prestarted.into_parts() {
             self.zygote = zygote;
             self.waiting_planner = planner;
             self.cgroup_root = Some(cgroup_root);
@@ -97,7 +97,7 @@ impl Pool {
 
     /// From now on, gives each worker its own cgroup with this budget as its limit, if the machine and the
     /// job allow cgroups. Must be called before any process is started, except those that are [taken
-    /// over](Self::take_over).
+    /// over](Self::adopt).
     pub fn confine(&mut self, mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) {
         let cgroup_root = self.cgroup_root.take().unwrap_or_else(|| cgroup_root(mode));
         self.confinement = Confinement::new(cgroup_root, job_dir, budget);

@@ -135,7 +135,7 @@ async fn the_pool_waits_for_an_exited_workers_gpu() {
     let reading = Arc::clone(&used);
     let reading = Arc::new(move |_: &str| Some(reading.load(Ordering::Relaxed)));
     let lease = GpuLease::plain(0);
-    let watch = MemoryWatch::of(reading, std::slice::from_ref(&lease));
+    let watch = MemoryWatch::start(reading, std::slice::from_ref(&lease));
     used.store(900 << 20, Ordering::Relaxed);
     let mut bench = PoolFixture::new("exit 3", 8);
     bench.pool.watch_gpus(Some(watch));

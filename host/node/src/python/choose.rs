@@ -58,7 +58,7 @@ impl Chooser<'_> {
         wanted: PythonRuntime,
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
-        if ScriptLanguage::of(Path::new(script.guest)) == Some(ScriptLanguage::JavaScript) {
+        if ScriptLanguage::from_path(Path::new(script.guest)) == Some(ScriptLanguage::JavaScript) {
             return self.scan_and_judge(script, self.find(Runtime::JavaScript)?, say);
         }
         match wanted {

@@ -29,7 +29,7 @@ const MAX_VENDORED_BYTES: u64 = 512 << 20;
 fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
-    let language = ScriptLanguage::of(script);
+    let language = ScriptLanguage::from_path(script);
     // The numbers of files and bytes.
     let mut own = (0, 0);
     let mut vendored_count = (0, 0);
@@ -55,7 +55,8 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
         .filter_map(Result::ok);
     for entry in entries {
         let path = entry.path();
-        let is_shown = ScriptLanguage::of(path) == language || path == script || is_vendored(path);
+        let is_shown =
+            ScriptLanguage::from_path(path) == language || path == script || is_vendored(path);
         if !(entry.file_type().is_file() && is_shown) {
             continue;
         }

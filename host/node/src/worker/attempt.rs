@@ -136,7 +136,7 @@ impl AttemptRunner {
             partition_key_value: &assignment.mini_batch.partition,
         };
         let (stats, result) = guest.run(loaded.data, &context, &mut sink);
-        let tally = result.and_then(|()| sink.finish(loaded));
+        let tally = result.and_then(|()| sink.into_tally(loaded));
         let stamp = self.loader.stamp(&assignment.mini_batch, guest.found());
         let retired = guest.retire(tally.is_ok());
         Ok((stats, tally.and_then(|tally| retired.map(|()| tally)), stamp))
@@ -152,7 +152,8 @@ impl AttemptRunner {
         header: Option<&OutputHeader>,
     ) -> Result<(Segment, bool), Failure> {
         let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
-        let has_files = (may_have_files || self.folder.keeps_any()) && self.folder.take(staged)?;
+        let has_files =
+            (may_have_files || self.folder.keeps_any()) && self.folder.stage_files(staged)?;
         match append(&mut self.part, &self.rows, header, (mini_batch.id, attempt)) {
             Ok(segment) => Ok((segment, has_files)),
             Err(error) => {

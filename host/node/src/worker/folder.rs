@@ -43,7 +43,7 @@ impl OutputFolder {
     /// Records the files that `init` made.
     pub(super) fn keep_present(&mut self) -> Result<(), Failure> {
         if !self.is_empty()? {
-            self.kept = InitFiles::of(&self.path).map_err(|error| not_stored(&error))?;
+            self.kept = InitFiles::scan(&self.path).map_err(|error| not_stored(&error))?;
         }
         Ok(())
     }
@@ -60,7 +60,10 @@ impl OutputFolder {
 
     /// Moves a mini-batch's files to the folder `staged`, which is made only if there are files. Returns
     /// whether there were files. After a failure the caller must clear this folder.
-    pub(super) fn take(&mut self, staged: impl FnOnce() -> PathBuf) -> Result<bool, Failure> {
+    pub(super) fn stage_files(
+        &mut self,
+        staged: impl FnOnce() -> PathBuf,
+    ) -> Result<bool, Failure> {
         if self.kept.is_empty() && self.is_empty()? {
             return Ok(false);
         }
@@ -150,16 +153,16 @@ mod tests {
     fn results_are_moved_and_the_folder_stays() {
         let (_root, mut folder, output, staged) = fixture();
         folder.keep_present().unwrap();
-        assert!(!folder.take(|| staged.clone()).unwrap());
+        assert!(!folder.stage_files(|| staged.clone()).unwrap());
         assert!(!staged.exists());
         let inode = fs::metadata(&output).unwrap().ino();
         fs::create_dir_all(output.join("deep/er")).unwrap();
         fs::write(output.join("deep/er/a"), "a").unwrap();
-        assert!(folder.take(|| staged.clone()).unwrap());
+        assert!(folder.stage_files(|| staged.clone()).unwrap());
         assert_eq!(fs::read_to_string(staged.join("deep/er/a")).unwrap(), "a");
         assert_eq!(fs::read_dir(&output).unwrap().count(), 0);
         assert_eq!(fs::metadata(&output).unwrap().ino(), inode);
-        assert!(!folder.take(|| staged.clone()).unwrap());
+        assert!(!folder.stage_files(|| staged.clone()).unwrap());
         fs::write(output.join("b"), "b").unwrap();
         folder.clear().unwrap();
         assert!(!output.join("b").exists() && !folder.is_spoiled());
@@ -198,12 +201,12 @@ mod tests {
             fs::create_dir(output.join("made")).unwrap();
             fs::write(output.join("labels"), "x").unwrap();
             folder.keep_present().unwrap();
-            assert!(!folder.take(|| staged.clone()).unwrap());
+            assert!(!folder.stage_files(|| staged.clone()).unwrap());
             folder.clear().unwrap();
             assert!(!folder.is_spoiled());
             fs::write(output.join("a"), "").unwrap();
             spoil();
-            let error = folder.take(|| staged.clone()).unwrap_err();
+            let error = folder.stage_files(|| staged.clone()).unwrap_err();
             assert_eq!(error.kind, FailureKind::BadOutput);
             assert!(!staged.exists(), "nothing of the attempt stays");
             folder.clear().unwrap();

@@ -131,8 +131,8 @@ impl Session {
                         "the leader sent GoOn although the worker does not wait for a decision",
                     ));
                 }
-                SocketEvent::Message(ToWorker::Free { id, attempt }) => {
-                    self.runner.part.free((id, attempt));
+                SocketEvent::Message(ToWorker::Reclaimable { id, attempt }) => {
+                    self.runner.part.reclaim((id, attempt));
                 }
                 SocketEvent::Message(ToWorker::Shutdown) => return self.shut_down(),
                 SocketEvent::Message(ToWorker::Setup(_)) => {
@@ -322,7 +322,7 @@ fn open_note_file(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
     let mut options = File::options();
     let options = options.read(true).write(true).create(true).truncate(true);
     let note_file =
-        options.open(job_dir.worker_inference(worker)).and_then(|file| NotePlace::of(&file));
+        options.open(job_dir.worker_inference(worker)).and_then(|file| NotePlace::map_file(&file));
     let print_error = |error: &_| {
         let error = format!("model calls cannot be recorded: {error}");
         eprintln!("{}", printable(&error));

@@ -1,6 +1,6 @@
 //! Components: settings of a job that are in another file, named by `component: ./file.yml`.
 
-use super::nodes::{add_missing, entry, entry_of, scalar, take, text, text_at};
+use super::nodes::{add_missing, entry, entry_of, remove_key, scalar, text, text_at};
 use super::text::is_remote;
 use super::values::DeclaredInputs;
 use crate::error::{ErrorReport, SettingOrigin};
@@ -26,7 +26,7 @@ pub(crate) fn merge_component(
     report: &ErrorReport,
 ) -> Option<YamlNode> {
     let YamlValue::Map(entries) = &mut job.value else { return Some(job) };
-    let Some(named) = take(entries, COMPONENT_KEY) else { return Some(job) };
+    let Some(named) = remove_key(entries, COMPONENT_KEY) else { return Some(job) };
     let origin = named.origin.clone();
     let component = read(named, location, report)?;
     let Some(kind) = text_at(&component, "type") else {

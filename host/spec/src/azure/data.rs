@@ -2,7 +2,8 @@
 
 use super::mltable;
 use super::nodes::{
-    MAX_PARAMETER_BYTES, entry, entry_of, group_or_insert, is_small, scalar, take, text, text_at,
+    MAX_PARAMETER_BYTES, entry, entry_of, group_or_insert, is_small, remove_key, scalar, text,
+    text_at,
 };
 use super::pipeline::{SOURCE_KEY, literal};
 use super::text::{is_remote, reference};
@@ -360,8 +361,8 @@ fn data_input(
     report: &ErrorReport,
 ) -> Option<YamlNode> {
     let YamlValue::Map(entries) = &mut node.value else { return Some(node) };
-    let kind = take(entries, "type");
-    let mode = take(entries, "mode");
+    let kind = remove_key(entries, "type");
+    let mode = remove_key(entries, "mode");
     if kind.is_some()
         && !["path", "paths", "dataset"].iter().any(|key| entry_of(entries, key).is_some())
     {
@@ -370,7 +371,7 @@ fn data_input(
         report.error(&node.origin, &key, message);
         return None;
     }
-    if let Some(source) = take(entries, SOURCE_KEY)
+    if let Some(source) = remove_key(entries, SOURCE_KEY)
         && text_at(entries, "path").is_none_or(is_remote)
     {
         refuse_sql(name, &source, report);

@@ -5,9 +5,9 @@ use super::data::JobData;
 use super::kind::DocumentKind;
 use super::names;
 use super::nodes::{
-    SCHEMA_KEY, add_missing, entry, entry_of, group_or_insert, scalar, take, text, text_at,
+    SCHEMA_KEY, add_missing, entry, entry_of, group_or_insert, remove_key, scalar, text, text_at,
 };
-use super::settings::{AzureSettings, report_unknown, take_group};
+use super::settings::{AzureSettings, remove_group, report_unknown};
 use super::text::is_remote;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::JobFileLocation;
@@ -45,22 +45,23 @@ pub(crate) fn convert(
     // A null value means that the setting was not set.
     entries.retain(|entry| entry.node.value != YamlValue::Null);
     for key in ["type", SCHEMA_KEY] {
-        take(&mut entries, key);
+        remove_key(&mut entries, key);
     }
-    if take(&mut entries, "endpoint_name").is_some() {
+    if remove_key(&mut entries, "endpoint_name").is_some() {
         report.conversion("endpoint_name: ignored, there are no endpoints on this machine");
     }
     let is_grouped = entry_of(&entries, "settings").is_some();
     let parent_key = if is_grouped { "settings" } else { "" };
     names::record_names(DocumentKind::Deployment, parent_key, report);
-    let mut inner_settings = take_group(&mut entries, "settings", report).unwrap_or_default();
+    let mut inner_settings = remove_group(&mut entries, "settings", report).unwrap_or_default();
     let mut data = JobData::new(false);
-    data.add_endpoint_inputs(take(&mut entries, "inputs"), location, report);
+    data.add_endpoint_inputs(remove_key(&mut entries, "inputs"), location, report);
     let has_tables = data.has_tables();
     let mut settings = AzureSettings::new(std::mem::take(&mut data.entries), "", report);
     add_code(&mut entries, &mut settings, report);
-    let model = take(&mut entries, "model").and_then(|model| add_model(&model, location, report));
-    if let Some(environment) = take(&mut entries, "environment") {
+    let model =
+        remove_key(&mut entries, "model").and_then(|model| add_model(&model, location, report));
+    if let Some(environment) = remove_key(&mut entries, "environment") {
         settings.add_environment("environment", &environment, location);
     }
     settings.add_resources(&mut entries);
@@ -72,7 +73,7 @@ pub(crate) fn convert(
     let mut settings = AzureSettings::new(settings.ours, parent_key, report);
     settings.add_resources(&mut inner_settings);
     settings.add_retries(&mut inner_settings);
-    if let Some(name) = take(&mut inner_settings, "output_file_name") {
+    if let Some(name) = remove_key(&mut inner_settings, "output_file_name") {
         settings.add_renamed(&join(parent_key, "output_file_name"), "append_row_file_name", name);
     }
     inner_settings.into_iter().for_each(|setting| settings.add(setting));
@@ -80,12 +81,12 @@ pub(crate) fn convert(
         model.add_to(&mut settings.ours);
     }
     add_defaults(&mut settings.ours, parent_key, has_tables, report);
-    Some(YamlNode { origin, value: YamlValue::Map(settings.finish()) })
+    Some(YamlNode { origin, value: YamlValue::Map(settings.into_keys()) })
 }
 
 fn add_code(entries: &mut Vec<MapEntry>, settings: &mut AzureSettings<'_>, report: &ErrorReport) {
     const GROUP: &str = "code_configuration";
-    for MapEntry { key, node } in take_group(entries, GROUP, report).unwrap_or_default() {
+    for MapEntry { key, node } in remove_group(entries, GROUP, report).unwrap_or_default() {
         match key.as_str() {
             "code" => settings.add_renamed("code_configuration.code", "source_directory", node),
             "scoring_script" => {

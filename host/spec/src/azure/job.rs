@@ -3,8 +3,8 @@
 use super::data::JobData;
 use super::kind::DocumentKind;
 use super::names;
-use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text};
-use super::settings::{AzureSettings, report_unknown, take_group};
+use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, remove_key, scalar, text};
+use super::settings::{AzureSettings, remove_group, report_unknown};
 use super::text::{expand_groups, replace, split};
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::JobFileLocation;
@@ -29,14 +29,14 @@ pub(crate) fn convert(
     // A null value means that the setting was not set.
     entries.retain(|entry| entry.node.value != YamlValue::Null);
     for key in ["type", SCHEMA_KEY] {
-        take(&mut entries, key);
+        remove_key(&mut entries, key);
     }
-    let mut task = take_group(&mut entries, "task", report).unwrap_or_default();
-    let append_row_to = take_append_row_to(&mut task, &mut entries, report);
+    let mut task = remove_group(&mut entries, "task", report).unwrap_or_default();
+    let append_row_to = remove_append_row_to(&mut task, &mut entries, report);
     drop_size_beside_keys(&mut entries, report);
     let is_size_in_bytes = is_size_in_bytes(&entries);
-    let inputs = take(&mut entries, "inputs");
-    let input_data = take(&mut entries, "input_data");
+    let inputs = remove_key(&mut entries, "inputs");
+    let input_data = remove_key(&mut entries, "input_data");
     let needs_no_data = entry_of(&entries, NO_DATA_OPTION).is_some()
         || task.iter().any(|entry| {
             entry.key == "program_arguments"
@@ -44,8 +44,8 @@ pub(crate) fn convert(
         });
     let mut data = JobData::new(is_size_in_bytes);
     data.add_inputs(inputs, input_data.as_ref(), needs_no_data, location, report);
-    let outputs = take(&mut entries, "outputs");
-    let output_data = take(&mut entries, "output_data");
+    let outputs = remove_key(&mut entries, "outputs");
+    let output_data = remove_key(&mut entries, "output_data");
     data.add_outputs(outputs, append_row_to.as_ref(), output_data.as_ref(), report);
     for entry in entries.iter_mut().chain(&mut task) {
         if entry.key != "program_arguments" {
@@ -66,18 +66,18 @@ pub(crate) fn convert(
     settings.add_resources(&mut entries);
     settings.add_retries(&mut entries);
     entries.into_iter().for_each(|setting| settings.add(setting));
-    Some(YamlNode { origin, value: YamlValue::Map(settings.finish()) })
+    Some(YamlNode { origin, value: YamlValue::Map(settings.into_keys()) })
 }
 
-/// Takes the value of `append_row_to`, which names the output for rows. Some components have this key beside
-/// their task instead of in it.
-fn take_append_row_to(
+/// Removes and returns the value of `append_row_to`, which names the output for rows. Some components have
+/// this key beside their task instead of in it.
+fn remove_append_row_to(
     task: &mut Vec<MapEntry>,
     entries: &mut Vec<MapEntry>,
     report: &ErrorReport,
 ) -> Option<YamlNode> {
-    let in_task = take(task, "append_row_to");
-    match (in_task, take(entries, "append_row_to")) {
+    let in_task = remove_key(task, "append_row_to");
+    match (in_task, remove_key(entries, "append_row_to")) {
         (Some(_), Some(beside)) => {
             report.error(
                 &beside.origin,
@@ -98,7 +98,7 @@ fn take_append_row_to(
 /// (docs/parallel-run-step.md, Where the sources disagree).
 fn drop_size_beside_keys(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
     if entry_of(entries, "partition_keys").is_some()
-        && let Some(size) = take(entries, "mini_batch_size")
+        && let Some(size) = remove_key(entries, "mini_batch_size")
     {
         let size = text(&size).unwrap_or_default();
         report.notice(format!(

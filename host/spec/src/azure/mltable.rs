@@ -1,7 +1,7 @@
 //! Reads `MLTable` files: each says where data files are, and how their text is read
 //! (docs/parallel-run-step.md C30).
 
-use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
+use super::nodes::{add_missing, entry, entry_of, remove_key, scalar, text_at};
 use super::text::is_remote;
 use super::transformations::{TableKeys, path_of};
 use crate::error::{ErrorReport, SettingOrigin};
@@ -57,7 +57,7 @@ pub(super) fn expand(
     let kind =
         format.map_or_else(|| "a list of files".into(), |it| format!("a table of format {it}"));
     report.conversion(format!("inputs.{name}: {} is read, as {kind}", file.display()));
-    take(input, "path");
+    remove_key(input, "path");
     let paths = paths.iter().map(|path| scalar(path, &origin)).collect();
     input.push(entry("paths", YamlNode { origin: origin.clone(), value: YamlValue::List(paths) }));
     if is_direct {
@@ -160,7 +160,7 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTa
     let mut paths = Vec::new();
     let folder = file.parent().unwrap_or(Path::new("/"));
     let mut is_one_file = false;
-    match take(&mut entries, "paths") {
+    match remove_key(&mut entries, "paths") {
         Some(YamlNode { value: YamlValue::List(items), .. }) => {
             is_one_file = matches!(&items[..], [YamlNode { value: YamlValue::Map(item), .. }]
                 if entry_of(item, "file").is_some());
@@ -176,7 +176,7 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTa
         }
         _ => problems.push(String::from("has no list of paths")),
     }
-    let steps = match take(&mut entries, "transformations") {
+    let steps = match remove_key(&mut entries, "transformations") {
         Some(YamlNode { value: YamlValue::List(steps), .. }) => steps,
         _ => Vec::new(),
     };

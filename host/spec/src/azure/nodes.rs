@@ -24,8 +24,8 @@ pub(super) fn text_at<'n>(entries: &'n [MapEntry], key: &str) -> Option<&'n str>
     entry_of(entries, key).and_then(|entry| text(&entry.node))
 }
 
-/// Takes a value out of a map.
-pub(super) fn take(entries: &mut Vec<MapEntry>, key: &str) -> Option<YamlNode> {
+/// Removes a key from a map, and returns its value.
+pub(super) fn remove_key(entries: &mut Vec<MapEntry>, key: &str) -> Option<YamlNode> {
     let index = entries.iter().position(|entry| entry.key == key)?;
     Some(entries.remove(index).node)
 }

@@ -1,6 +1,6 @@
 //! Picks a job of a version 2 pipeline, and inserts the pipeline's values into the job.
 
-use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
+use super::nodes::{each_scalar, entry, is_small, remove_key, scalar, text, text_at};
 use super::text::{reference, replace};
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::fit_name;
@@ -42,7 +42,7 @@ pub(crate) fn pick(
         }
         return Some(PickedJob { job: root, pipeline: None });
     }
-    let jobs = match take(entries, "jobs") {
+    let jobs = match remove_key(entries, "jobs") {
         Some(YamlNode { value: YamlValue::Map(jobs), .. }) => jobs,
         other => {
             let origin = other.map_or(SettingOrigin::File, |node| node.origin);
@@ -79,7 +79,7 @@ fn drop_descriptions(entries: &mut [MapEntry], group: &str) {
     let Some(YamlValue::Map(group)) = found.map(|entry| &mut entry.node.value) else { return };
     for MapEntry { node, .. } in group {
         if let YamlValue::Map(entries) = &mut node.value {
-            take(entries, "description");
+            remove_key(entries, "description");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Converts the settings that parallel jobs and deployments of version 2 share into keys of our own.
 
-use super::nodes::{entry, entry_of, scalar, take, text};
+use super::nodes::{entry, entry_of, remove_key, scalar, text};
 use crate::error::ErrorReport;
 use crate::job_file_location::{JobFileLocation, fit_name};
 use crate::keys::{self, NO_ENVIRONMENT};
@@ -33,14 +33,14 @@ const IGNORED_RESOURCES: [(&str, &str); 6] = [
     ("properties", "for Azure's machines only"),
 ];
 
-/// Takes the group `key` out of the entries, and drops its null values. `None` if the group is
+/// Removes the group `key` from the entries, and drops its null values. `None` if the group is
 /// missing or, with an error, if it is not a map.
-pub(super) fn take_group(
+pub(super) fn remove_group(
     entries: &mut Vec<MapEntry>,
     key: &str,
     report: &ErrorReport,
 ) -> Option<Vec<MapEntry>> {
-    let node = take(entries, key)?;
+    let node = remove_key(entries, key)?;
     match node.value {
         YamlValue::Map(mut inner) => {
             inner.retain(|entry| entry.node.value != YamlValue::Null);
@@ -130,9 +130,9 @@ impl<'r> AzureSettings<'r> {
 
     /// Adds `resources`, or `instance_count` if there is no `resources`.
     pub(super) fn add_resources(&mut self, entries: &mut Vec<MapEntry>) {
-        let top_level_count = take(entries, "instance_count");
+        let top_level_count = remove_key(entries, "instance_count");
         let has_resources = entries.iter().any(|entry| entry.key == "resources");
-        let resources = take_group(entries, "resources", self.report).unwrap_or_default();
+        let resources = remove_group(entries, "resources", self.report).unwrap_or_default();
         if let Some(node) = top_level_count {
             if has_resources {
                 let message = "given together with resources; write only resources.instance_count";
@@ -165,7 +165,7 @@ impl<'r> AzureSettings<'r> {
     /// Adds `retry_settings`.
     pub(super) fn add_retries(&mut self, entries: &mut Vec<MapEntry>) {
         let group_key = join(self.parent_key, "retry_settings");
-        for setting in take_group(entries, "retry_settings", self.report).unwrap_or_default() {
+        for setting in remove_group(entries, "retry_settings", self.report).unwrap_or_default() {
             match setting.key.as_str() {
                 "timeout" => {
                     let key = join(&group_key, "timeout");
@@ -226,7 +226,7 @@ impl<'r> AzureSettings<'r> {
     }
 
     /// Returns the keys. A file may use Azure's name or ours for a setting, but not both.
-    pub(super) fn finish(self) -> Vec<MapEntry> {
+    pub(super) fn into_keys(self) -> Vec<MapEntry> {
         let Self { mut ours, report, .. } = self;
         let mut seen = HashSet::new();
         ours.retain(|entry| {

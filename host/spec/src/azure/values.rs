@@ -1,6 +1,6 @@
 //! Checks inputs against the types that components declare, and reads the values of inputs that are not data.
 
-use super::nodes::{entry, entry_of, take, text, text_at};
+use super::nodes::{entry, entry_of, remove_key, text, text_at};
 use super::pipeline::literal;
 use crate::error::ErrorReport;
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
@@ -14,7 +14,7 @@ impl DeclaredInputs {
     }
 
     /// The declarations in a job.
-    pub(crate) fn of(job: &YamlNode) -> Self {
+    pub(crate) fn from_job(job: &YamlNode) -> Self {
         let YamlValue::Map(entries) = &job.value else { return Self(Vec::new()) };
         match entry_of(entries, "inputs").map(|inputs| &inputs.node.value) {
             Some(YamlValue::Map(inputs)) => Self(inputs.clone()),
@@ -52,7 +52,7 @@ impl DeclaredInputs {
                 continue;
             };
             let YamlValue::Map(declaration) = declared.node.value else { continue };
-            let is_value = ValueType::of(&declaration).is_some();
+            let is_value = ValueType::from_entries(&declaration).is_some();
             if matches!(own.node.value, YamlValue::Scalar { .. }) {
                 let key = if is_value { "value" } else { "path" };
                 let value = std::mem::replace(&mut own.node.value, YamlValue::Null);
@@ -83,7 +83,7 @@ enum ValueType {
 
 impl ValueType {
     /// `None` if the type is missing or is a type of data.
-    fn of(entries: &[MapEntry]) -> Option<Self> {
+    fn from_entries(entries: &[MapEntry]) -> Option<Self> {
         Some(match text_at(entries, "type")?.to_ascii_lowercase().as_str() {
             "integer" => Self::Integer,
             "number" => Self::Number,
@@ -131,7 +131,7 @@ pub(super) fn check_given(name: &str, node: &YamlNode, report: &ErrorReport) -> 
     let is_optional =
         text_at(entries, "optional").is_some_and(|it| it.eq_ignore_ascii_case("true"));
     let key = join("inputs", name);
-    let Some(value_type) = ValueType::of(entries) else {
+    let Some(value_type) = ValueType::from_entries(entries) else {
         let has_value = ["path", "paths", "dataset", "value", "default"]
             .iter()
             .any(|key| entry_of(entries, key).is_some());
@@ -185,6 +185,6 @@ fn expected_instead(declaration: &[MapEntry], found: &str) -> Option<String> {
 /// Removes the keys that only declare an input, and do not say where its data is.
 pub(super) fn remove_declaration(entries: &mut Vec<MapEntry>) {
     for key in ["type", "mode", "description", "optional"] {
-        take(entries, key);
+        remove_key(entries, key);
     }
 }

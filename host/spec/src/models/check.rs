@@ -115,7 +115,7 @@ impl ModelSpec {
 /// The settings of inference, with defaults.
 pub(crate) fn settings(raw: &RawJob, defaults: &Defaults<'_>) -> InferenceSettings {
     InferenceSettings {
-        allow_guest_models: defaults.of(raw, |raw| &raw.inference.allow_guest_models),
+        allow_guest_models: defaults.value_or_default(raw, |raw| &raw.inference.allow_guest_models),
         threads: raw.inference.threads.as_ref().map(|threads| threads.value),
         gpu_memory: raw.inference.gpu_memory.as_ref().map(|memory| memory.value),
         ..InferenceSettings::default()

@@ -167,7 +167,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
     let entry_script_crates = scope.bool("entry_script_crates");
     let entry_script_modules = scope.bool("entry_script_modules");
     let (machine, machine_workers, tenant_workers) = machine(&mut scope, report);
-    scope.finish();
+    scope.report_unread();
     Some(PolicySettings {
         sha256: String::new(),
         file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
@@ -225,7 +225,7 @@ fn machine(
         );
         directory.blame(report, message);
     }
-    group.finish();
+    group.report_unread();
     let origin_of = |cap: &Option<Located<u32>>| cap.as_ref().map(|cap| cap.origin.clone());
     let workers_origin = origin_of(&workers);
     let per_tenant_origin = origin_of(&per_tenant);

@@ -40,7 +40,7 @@ impl Roots {
             roots.push(PolicyRoot { folder_use, origin: given.origin, folders });
         }
         overlap::refuse(&all_folders, report);
-        group.finish();
+        group.report_unread();
         Self(roots)
     }
 }

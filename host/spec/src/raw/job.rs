@@ -161,7 +161,7 @@ pub(crate) fn read(root: YamlNode, report: &ErrorReport) -> Option<RawJob> {
         }),
         rank_mini_batch_count: job.setting("rank_mini_batch_count"),
     };
-    job.finish();
+    job.report_unread();
     Some(raw)
 }
 
@@ -171,7 +171,7 @@ fn python(job: &mut UnreadNames<'_>) -> RawPython {
         choice(text, &PythonRuntime::ALL.map(|runtime| (runtime.name(), runtime)))
     });
     let requirements = group.text("requirements");
-    group.finish();
+    group.report_unread();
     RawPython { runtime, requirements }
 }
 
@@ -199,7 +199,7 @@ fn output_format(job: &mut UnreadNames<'_>) -> RawOutputFormat {
         }),
         null_value: format.text("null_value"),
     };
-    format.finish();
+    format.report_unread();
     raw
 }
 
@@ -249,7 +249,7 @@ fn input(
         query: input.text("query"),
         name,
     };
-    input.finish();
+    input.report_unread();
     check_name(&raw.name, report).then_some(raw)
 }
 
@@ -342,7 +342,7 @@ fn side_input(
     }
     let path = scope.text("path");
     let mount_path = scope.text("mount_path");
-    scope.finish();
+    scope.report_unread();
     let is_name_valid = check_name(&name, report);
     let path = path?;
     is_name_valid.then_some(RawSideInput { name, path, mount_path })

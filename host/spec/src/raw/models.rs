@@ -68,7 +68,7 @@ fn model(
         choice(text, &DeviceChoice::ALL.map(|device| (device.name(), device)))
     });
     let fallback = scope.parsed_by("fallback", |_, text| choice(text, &[("cpu", ())]));
-    scope.finish();
+    scope.report_unread();
     let is_name_valid = is_registered_name(&name.value);
     if !is_name_valid {
         let expected = keys::MODEL_NAME_EXPECTED;
@@ -107,6 +107,6 @@ fn amounts(mut group: UnreadNames<'_>) -> RawInference {
         threads: group.setting("threads"),
         gpu_memory: group.setting("gpu_memory"),
     };
-    group.finish();
+    group.report_unread();
     raw
 }

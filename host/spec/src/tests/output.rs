@@ -12,8 +12,8 @@ const SETTINGS: &str = "parallel_run_step.settings.json";
 fn formats_have_their_own_defaults() {
     let format = |text: &str| job(&format!("{LEAST}output_format: {text}\n")).output_format;
     assert_eq!(format("{}"), OutputFormat::default());
-    assert_eq!(format("{type: csv}"), OutputFormat::of(OutputKind::Csv));
-    assert_eq!(format("{type: jsonl}"), OutputFormat::of(OutputKind::Jsonl));
+    assert_eq!(format("{type: csv}"), OutputFormat::default_for(OutputKind::Csv));
+    assert_eq!(format("{type: jsonl}"), OutputFormat::default_for(OutputKind::Jsonl));
     assert_eq!(
         format("{type: csv, delimiter: \";\", header: false, quoting: all, null_value: NA}"),
         OutputFormat {

@@ -256,7 +256,9 @@ const fn check(
 
 /// A plan with a mini-batch for each command. The mini-batch's file contains the command.
 fn plan<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> KitPlan {
-    KitPlan::of(commands.into_iter().map(|parts| KitMiniBatch::command(parts.as_ref())))
+    KitPlan::from_mini_batches(
+        commands.into_iter().map(|parts| KitMiniBatch::command(parts.as_ref())),
+    )
 }
 
 fn single_plan<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> Vec<KitPlan> {
@@ -281,13 +283,15 @@ fn environment() -> Vec<KitPlan> {
 
 fn files() -> Vec<KitPlan> {
     let mini_batch = KitMiniBatch::command(&["items"]).and("z.txt", "z");
-    vec![KitPlan::of([mini_batch.and("Grüße 世界.txt", "ä").and("empty.bin", "")])]
+    vec![KitPlan::from_mini_batches([mini_batch.and("Grüße 世界.txt", "ä").and("empty.bin", "")])]
 }
 
 /// A large file that contains almost all byte values.
 fn large(verb: &str) -> Vec<KitPlan> {
     let path = format!("{FILES_FOLDER}/large.bin");
-    vec![KitPlan::of([KitMiniBatch::command(&[verb, &path]).and("large.bin", large_file())])]
+    vec![KitPlan::from_mini_batches([
+        KitMiniBatch::command(&[verb, &path]).and("large.bin", large_file())
+    ])]
 }
 
 fn large_file() -> Vec<u8> {
@@ -312,13 +316,15 @@ fn read_errors() -> Vec<KitPlan> {
     let empty = format!("{FILES_FOLDER}/nothing.bin");
     let read = |path: &str| KitMiniBatch::command(&["read", path]);
     let mini_batches = [read(&missing), read("/etc/passwd"), read(FILES_FOLDER)];
-    vec![KitPlan::of(mini_batches.into_iter().chain([read(&empty).and("nothing.bin", "")]))]
+    vec![KitPlan::from_mini_batches(
+        mini_batches.into_iter().chain([read(&empty).and("nothing.bin", "")]),
+    )]
 }
 
 fn read_limit() -> Vec<KitPlan> {
     let path = format!("{FILES_FOLDER}/large.bin");
     let mini_batch = KitMiniBatch::command(&["read", &path]).and("large.bin", vec![1; 2 << 20]);
-    vec![KitPlan { read: Some(1 << 20), ..KitPlan::of([mini_batch]) }]
+    vec![KitPlan { read: Some(1 << 20), ..KitPlan::from_mini_batches([mini_batch]) }]
 }
 
 fn read_only() -> Vec<KitPlan> {
@@ -348,21 +354,27 @@ fn many_rows() -> Vec<KitPlan> {
 
 fn outcomes() -> Vec<KitPlan> {
     let mini_batch = KitMiniBatch::command(&["outcomes", "+a", "-Grüße", "+c"]);
-    vec![KitPlan::of([mini_batch.and("b.txt", "").and("c.txt", "")])]
+    vec![KitPlan::from_mini_batches([mini_batch.and("b.txt", "").and("c.txt", "")])]
 }
 
 fn table(kind: TrialTableKind) -> Vec<KitPlan> {
-    vec![KitPlan::of([KitMiniBatch::of(KitData::Table(kind))]).with_arguments(&["table"])]
+    vec![
+        KitPlan::from_mini_batches([KitMiniBatch::from_data(KitData::Table(kind))])
+            .with_arguments(&["table"]),
+    ]
 }
 
 fn void() -> Vec<KitPlan> {
-    let mini_batch = KitMiniBatch::of(KitData::Void);
-    vec![KitPlan::of([mini_batch]).with_arguments(&[&command(&["rows", "one", "two"])])]
+    let mini_batch = KitMiniBatch::from_data(KitData::Void);
+    vec![
+        KitPlan::from_mini_batches([mini_batch])
+            .with_arguments(&[&command(&["rows", "one", "two"])]),
+    ]
 }
 
 fn context() -> Vec<KitPlan> {
     let keys = [("store", "10"), ("a key", "Grüße")];
-    vec![KitPlan::of([KitMiniBatch {
+    vec![KitPlan::from_mini_batches([KitMiniBatch {
         id: (1 << 53) + 1,
         dataset: "kit Grüße".to_owned(),
         attempt: 3,
@@ -380,7 +392,7 @@ fn log() -> Vec<KitPlan> {
     let logs_at_levels =
         levels.map(|level| KitMiniBatch::command(&["log", level, &format!("kit says {level}")]));
     let lines = KitMiniBatch::command(&["log", "info", "two\nlines Grüße"]);
-    vec![KitPlan::of(logs_at_levels.into_iter().chain([lines]))]
+    vec![KitPlan::from_mini_batches(logs_at_levels.into_iter().chain([lines]))]
 }
 
 fn memory() -> Vec<KitPlan> {
@@ -395,7 +407,7 @@ fn endless() -> Vec<KitPlan> {
 fn flat_memory() -> Vec<KitPlan> {
     let text = "y".repeat(4096);
     let mini_batch = || KitMiniBatch::command(&["rows", &text]);
-    vec![KitPlan::of([mini_batch().times(1000), mini_batch().times(9000)])]
+    vec![KitPlan::from_mini_batches([mini_batch().times(1000), mini_batch().times(9000)])]
 }
 
 fn init_error(results: &[PlanResult]) -> Verdict {

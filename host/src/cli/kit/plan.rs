@@ -59,7 +59,7 @@ pub(super) enum KitData {
 }
 
 impl KitPlan {
-    pub(super) fn of(mini_batches: impl IntoIterator<Item = KitMiniBatch>) -> Self {
+    pub(super) fn from_mini_batches(mini_batches: impl IntoIterator<Item = KitMiniBatch>) -> Self {
         Self {
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -79,10 +79,10 @@ impl KitPlan {
 impl KitMiniBatch {
     /// A mini-batch with only the file of a command.
     pub(super) fn command(parts: &[&str]) -> Self {
-        Self::of(KitData::Files(command(parts), Vec::new()))
+        Self::from_data(KitData::Files(command(parts), Vec::new()))
     }
 
-    pub(super) fn of(data: KitData) -> Self {
+    pub(super) fn from_data(data: KitData) -> Self {
         let dataset = "kit".to_owned();
         Self { data, id: 0, dataset, attempt: 1, keys: Vec::new(), times: 1 }
     }

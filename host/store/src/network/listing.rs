@@ -56,7 +56,7 @@ pub(super) async fn list(
     let store =
         OpenStore::open(&config).map_err(|error| FetchError::store(error, action(), &config))?;
     let data = request.folder.join("data");
-    let times = TimeResolution::of(&request.folder).map_err(FetchError::List)?;
+    let times = TimeResolution::probe(&request.folder).map_err(FetchError::List)?;
     if !times.keeps_times() {
         // Without exact times, we could not see which files of an earlier job have another version than their
         // objects.

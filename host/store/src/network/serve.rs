@@ -4,7 +4,7 @@ use super::cache_dir::WRITABLE_FOLDERS;
 use super::download_all::serve as serve_requests;
 use super::error_text::FetchError;
 use super::listing::{ListingExtent, list};
-use super::upload::put_all;
+use super::upload::upload_folder;
 use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
 use crate::wall::{self, FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
@@ -91,7 +91,7 @@ async fn work(
             let extent = ListingExtent { max_bytes: *most, must_fit, on_demand, refuses_tables };
             list(request, wanted, extent, &mut progress).await
         }
-        (StoreTask::Put, _) => put_all(request, &mut progress).await,
+        (StoreTask::Put, _) => upload_folder(request, &mut progress).await,
         (StoreTask::Serve, Some(requests)) => {
             serve_requests(request, requests, report).await.map(|()| Fetched::default())
         }

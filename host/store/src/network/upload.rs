@@ -21,26 +21,26 @@ const MAX_PARTS: u64 = 9000;
 const PARALLEL_PARTS: usize = 4;
 
 /// Why a file could not be sent.
-enum PutFailure {
+enum UploadFailure {
     Store(Error),
     Disk(io::Error),
     Leader(FetchError),
 }
 
-impl From<Error> for PutFailure {
+impl From<Error> for UploadFailure {
     fn from(error: Error) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<io::Error> for PutFailure {
+impl From<io::Error> for UploadFailure {
     fn from(error: io::Error) -> Self {
         Self::Disk(error)
     }
 }
 
-/// Writes all files of the request's folder. The error is shown to users.
-pub(super) async fn put_all(
+/// Uploads all files of the request's folder. The error is shown to users.
+pub(super) async fn upload_folder(
     request: &FetchRequest,
     report: &mut Report<'_>,
 ) -> Result<Fetched, FetchError> {
@@ -66,25 +66,29 @@ pub(super) async fn put_all(
             return Err(FetchError::OddName(path.to_owned()));
         };
         so_far.objects += 1;
-        put(&store, &key, path, &mut so_far, report).await.map_err(|failure| match failure {
-            PutFailure::Store(error) => {
-                FetchError::store(error, StoreAction::Write(key.to_string(), shown.clone()), config)
-            }
-            PutFailure::Disk(source) => FetchError::Read { path: path.to_owned(), source },
-            PutFailure::Leader(error) => error,
-        })?;
+        upload_file(&store, &key, path, &mut so_far, report).await.map_err(
+            |failure| match failure {
+                UploadFailure::Store(error) => FetchError::store(
+                    error,
+                    StoreAction::Write(key.to_string(), shown.clone()),
+                    config,
+                ),
+                UploadFailure::Disk(source) => FetchError::Read { path: path.to_owned(), source },
+                UploadFailure::Leader(error) => error,
+            },
+        )?;
         report(so_far)?;
     }
     Ok(so_far)
 }
 
-async fn put(
+async fn upload_file(
     store: &OpenStore,
     key: &Key,
     path: &Path,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
-) -> Result<(), PutFailure> {
+) -> Result<(), UploadFailure> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     if length <= PART_BYTES {
@@ -115,7 +119,7 @@ async fn send(
     upload: &mut WriteMultipart,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
-) -> Result<(), PutFailure> {
+) -> Result<(), UploadFailure> {
     let mut buffer = vec![0; part_bytes];
     loop {
         let mut read = 0;
@@ -131,6 +135,6 @@ async fn send(
         upload.wait_for_capacity(PARALLEL_PARTS).await?;
         upload.write(buffer.get(..read).unwrap_or_default());
         so_far.bytes += read as u64;
-        report(*so_far).map_err(PutFailure::Leader)?;
+        report(*so_far).map_err(UploadFailure::Leader)?;
     }
 }

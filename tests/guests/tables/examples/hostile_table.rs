@@ -11,7 +11,7 @@ impl EntryScript for Guest {
     type Input = Table;
 
     fn init(job: &Job) -> Result<Self> {
-        Harm::of(job).map(Guest)
+        Harm::from_arguments(job).map(Guest)
     }
 
     fn run(&mut self, table: RecordBatch, context: &MiniBatchContext) -> Result<Results> {

@@ -1,7 +1,7 @@
 //! Determines the columns of an input, and how the columns of one file become them.
 
 use super::schema::to_message;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use arrow::compute::can_cast_types;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use std::collections::{HashMap, HashSet};
@@ -26,7 +26,7 @@ impl InputColumns {
     }
 
     /// Starts with the columns of `schema`, which were learned from `origin` before.
-    pub fn of(schema: &Schema, wanted: Option<&[String]>, origin: &str) -> Self {
+    pub fn from_schema(schema: &Schema, wanted: Option<&[String]>, origin: &str) -> Self {
         let fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
         let names = names(schema).into_iter().map(str::to_owned).collect();
         Self { fields, names, origin: Some(origin.to_owned()), ..Self::new(wanted) }
@@ -43,7 +43,7 @@ impl InputColumns {
     pub fn learn(&mut self, schema: &Schema, origin: &str) -> Result<(), DatasetError> {
         check_names(schema)?;
         if self.wanted.is_none() && schema.fields().is_empty() {
-            return fail!("has no columns");
+            return err!("has no columns");
         }
         let mut fields = self.fields.clone();
         let mut known: HashMap<String, usize> =
@@ -87,7 +87,7 @@ impl InputColumns {
         } else if widens(known_type, new_type) {
             Ok(wider.with_data_type(new_type.clone()))
         } else {
-            fail!(
+            err!(
                 "column '{}' is {new_type}, but {known_type} in {}, and neither type holds all values of \
                  the other; write the files with one type, or leave the column out with the key columns",
                 field.name(),
@@ -123,14 +123,14 @@ pub fn check(
 ) -> Result<(), DatasetError> {
     check_names(file)?;
     if file.fields().is_empty() {
-        return fail!("has no columns");
+        return err!("has no columns");
     }
     ColumnFit::new(file, columns, origin)?;
     let known = names(columns);
     let mut fields = file.fields().iter();
     match fields.find(|field| refuse_more && !known.contains(field.name().as_str())) {
         None => Ok(()),
-        Some(added) => fail!(
+        Some(added) => err!(
             "has a column '{}' ({}), which {origin} does not have; set schema_inference: full, which takes \
              the columns of all files, or list the wanted columns with the key columns",
             added.name(),
@@ -147,7 +147,7 @@ fn names(schema: &Schema) -> HashSet<&str> {
 fn check_names(schema: &Schema) -> Result<(), DatasetError> {
     let mut seen = HashSet::with_capacity(schema.fields().len());
     match schema.fields().iter().find(|field| !seen.insert(field.name())) {
-        Some(twice) => fail!("has two columns '{}'; give them different names", twice.name()),
+        Some(twice) => err!("has two columns '{}'; give them different names", twice.name()),
         None => Ok(()),
     }
 }
@@ -177,7 +177,7 @@ impl ColumnFit {
             match index {
                 None if field.is_nullable() => {}
                 None => {
-                    return fail!(
+                    return err!(
                         "has no column '{}', which {origin} has without nulls; set \
                          schema_inference: full to allow nulls",
                         field.name(),
@@ -186,7 +186,7 @@ impl ColumnFit {
                 Some(index) => {
                     let found = file.field(index).data_type();
                     if !widens(found, field.data_type()) {
-                        return fail!(
+                        return err!(
                             "column '{}' is {found}, but {} in {origin}; set schema_inference: full, \
                              which takes the wider type, or write the files with one type",
                             field.name(),

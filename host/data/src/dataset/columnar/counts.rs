@@ -2,7 +2,7 @@
 //! row that it needs, so it would not notice more values.
 
 use super::file_reader::FileReader;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use parquet::column::page::PageReader;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};
 use parquet::file::reader::SerializedPageReader;
@@ -22,7 +22,7 @@ pub(super) fn check_pages(
     if let Some(values) = values
         && values != column.num_values()
     {
-        return fail!(
+        return err!(
             "is broken: the pages of column '{}' in row group {group} hold {values} values, and the footer \
              says {}; write the file again",
             column.column_path().string(),

@@ -6,7 +6,7 @@ use super::file_reader::FileReader;
 use super::resolution::Resolution;
 use super::typed::{self, SelectedRows, TypedFile};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, FileVersion, fail};
+use crate::dataset::{DatasetError, FileVersion, err};
 use crate::model::{ByteSize, SliceSize, TableKind};
 use arrow::datatypes::{Schema, SchemaRef};
 use std::path::Path;
@@ -26,18 +26,18 @@ impl TypedTableFile {
     /// Opens a file of this kind. `query` is the query for a database. Fails if the file cannot be read, or
     /// is of another kind.
     pub fn open(kind: TableKind, query: Option<&str>, path: &Path) -> Result<Self, DatasetError> {
-        Self::of(kind, query, path, FileReader::open(path)?)
+        Self::from_reader(kind, query, path, FileReader::open(path)?)
     }
 
     /// Like [`Self::open`], for a file that is already open.
-    pub(super) fn of(
+    pub(super) fn from_reader(
         kind: TableKind,
         query: Option<&str>,
         path: &Path,
         (reader, found): (FileReader, FileVersion),
     ) -> Result<Self, DatasetError> {
         if reader.length() == 0 {
-            return fail!("is empty, without even a schema; remove it, or write the file again");
+            return err!("is empty, without even a schema; remove it, or write the file again");
         }
         let inner = typed::open(kind, query, path, reader.clone())?;
         Ok(Self { reader, found, kind, inner })
@@ -94,7 +94,7 @@ impl TypedTableFile {
         let size = if self.kind.is_whole() { SliceSize::Bytes(MAX_SLICE) } else { size };
         let is_huge = |part: &&SourcePart| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;
         if let Some(part) = parts.iter().find(is_huge) {
-            return fail!(
+            return err!(
                 "has rows of about {}, and a mini-batch takes at most {}, because a worker holds it in \
                  memory; leave long columns out with the key columns, or split the rows",
                 ByteSize(part.bytes / part.rows),

@@ -1,7 +1,7 @@
 //! A file that is read at given offsets.
 
 use crate::dataset::csv::open_file;
-use crate::dataset::{DatasetError, FileVersion, fail};
+use crate::dataset::{DatasetError, FileVersion, err};
 use crate::model::to_usize;
 use bytes::Bytes;
 use parquet::errors::{ParquetError, Result as ParquetResult};
@@ -51,8 +51,8 @@ impl FileReader {
         let file = open_file(path)?;
         let metadata = match file.metadata() {
             Ok(metadata) if metadata.is_file() => metadata,
-            Ok(_) => return fail!("{} is not a file", path.display()),
-            Err(error) => return fail!("cannot read {}: {error}", path.display()),
+            Ok(_) => return err!("{} is not a file", path.display()),
+            Err(error) => return err!("cannot read {}: {error}", path.display()),
         };
         let reader = Self {
             file: Arc::new(file),
@@ -117,7 +117,7 @@ impl FileReader {
     pub(super) fn bytes(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
         let end = start.checked_add(length);
         let Some(end) = end.filter(|end| *end <= self.length()) else {
-            return fail!(
+            return err!(
                 "is cut off or broken: {length} bytes should be at offset {start}, and it ends at {}",
                 self.length,
             );
@@ -131,14 +131,14 @@ impl FileReader {
             let offset = start + bytes.len() as u64;
             match rustix::io::pread(&self.file, spare_capacity(&mut bytes), offset) {
                 Ok(0) => {
-                    return fail!(
+                    return err!(
                         "became shorter while it was read; run the job on files that no program writes to"
                     );
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
                     self.has_failed.store(true, Ordering::Relaxed);
-                    return fail!("cannot be read: {}", std::io::Error::from(errno));
+                    return err!("cannot be read: {}", std::io::Error::from(errno));
                 }
             }
         }

@@ -4,7 +4,7 @@
 use super::columns::ColumnFit;
 use super::stored::converted;
 use crate::dataset::error::MisfitError;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::AttemptReport;
 use arrow::array::{
     Array, ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array,
@@ -35,12 +35,12 @@ pub(super) fn fitted(
         (0..batch.num_rows()).map(|row| Some(!misfits.contains_key(&row))).collect();
     let left = match filter_record_batch(batch, &fits) {
         Ok(left) => left,
-        Err(error) => return fail!("cannot become a table: {error}"),
+        Err(error) => return err!("cannot become a table: {error}"),
     };
     let mut more_misfits = Misfits::new();
     let arrays = self::arrays(&left, file, fit, columns, &mut more_misfits)?;
     if !more_misfits.is_empty() {
-        return fail!("cannot become a table: its rows fit one by one, but not together");
+        return err!("cannot become a table: its rows fit one by one, but not together");
     }
     Ok((table(arrays, left.num_rows(), columns)?, misfits))
 }
@@ -53,7 +53,7 @@ fn table(
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     match RecordBatch::try_new_with_options(Arc::clone(columns), arrays, &options) {
         Ok(batch) => Ok(batch),
-        Err(error) => fail!("cannot become a table: {error}"),
+        Err(error) => err!("cannot become a table: {error}"),
     }
 }
 
@@ -81,7 +81,7 @@ fn arrays(
         let conversion = ColumnConversion { name: field.name(), from, to };
         match conversion.convert(array) {
             Ok(array) => arrays.push(array),
-            Err(error) if !conversion.find_misfits(array, 0, misfits) => return fail!("{error}"),
+            Err(error) if !conversion.find_misfits(array, 0, misfits) => return err!("{error}"),
             Err(_) => arrays.push(new_null_array(field.data_type(), batch.num_rows())),
         }
     }
@@ -94,12 +94,12 @@ fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), Dataset
         return Ok(());
     }
     if !from.is_nullable() {
-        return fail!(
+        return err!(
             "has nulls in column '{}', which is declared to have none; write the file anew",
             to.name(),
         );
     }
-    fail!(
+    err!(
         "has nulls in column '{}', where the first file has no nulls and allows none; set \
          schema_inference: full",
         to.name(),

@@ -6,7 +6,7 @@ use super::guard::caught;
 use super::ipc::check_buffers;
 use super::messages::{MAX_METADATA, parse_message, parse_schema, row_count};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{ArrowStream, DatasetError, fail};
+use crate::dataset::{ArrowStream, DatasetError, err};
 use crate::model::to_usize;
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -92,7 +92,7 @@ impl<R: Read> StreamBatches<R> {
             } else {
                 compact(&batch.slice(taken, count))
             };
-            let table = ArrowStream::of(&part, part.schema_ref());
+            let table = ArrowStream::from_batch(&part, part.schema_ref());
             table.map_err(|error| broken("rows that cannot be written as Arrow data", &error))
         })?;
         self.current = (count < left).then_some((batch, taken + count));
@@ -116,12 +116,12 @@ impl<R: Read> StreamBatches<R> {
         if length == 0 {
             return match self.has_schema {
                 true => Ok(None),
-                false => fail!("is not an Arrow IPC stream: it has no schema"),
+                false => err!("is not an Arrow IPC stream: it has no schema"),
             };
         }
         let length = u64::from(length);
         if length > MAX_METADATA {
-            return fail!("is broken: the metadata of a message claims {length} bytes");
+            return err!("is broken: the metadata of a message claims {length} bytes");
         }
         let metadata_start = bytes.len();
         self.read(&mut bytes, length)?;
@@ -139,19 +139,19 @@ impl<R: Read> StreamBatches<R> {
         match (message.header_type(), self.has_schema) {
             (MessageHeader::Schema, false)
             | (MessageHeader::DictionaryBatch | MessageHeader::RecordBatch, true) => {}
-            (MessageHeader::Schema, true) => return fail!("is broken: it has two schemas"),
+            (MessageHeader::Schema, true) => return err!("is broken: it has two schemas"),
             (_, false) => {
-                return fail!("is not an Arrow IPC stream: it does not begin with a schema");
+                return err!("is not an Arrow IPC stream: it does not begin with a schema");
             }
-            (other, true) => return fail!("has a message of an unknown kind: {other:?}"),
+            (other, true) => return err!("has a message of an unknown kind: {other:?}"),
         }
         match u64::try_from(message.bodyLength()) {
             Ok(length) if length <= MAX_SLICE => Ok(length),
-            Ok(length) => fail!(
+            Ok(length) => err!(
                 "has a record batch of {length} bytes, and at most {MAX_SLICE} can be read; write \
                  it in smaller batches"
             ),
-            Err(_) => fail!("is broken: a message claims {} bytes", message.bodyLength()),
+            Err(_) => err!("is broken: a message claims {} bytes", message.bodyLength()),
         }
     }
 
@@ -161,14 +161,14 @@ impl<R: Read> StreamBatches<R> {
         match (&mut self.source).take(count).read_to_end(bytes) {
             Ok(read) if read as u64 == count => Ok(()),
             Ok(0) if bytes.is_empty() && !self.has_schema => {
-                fail!("is empty: an Arrow IPC stream has at least a schema")
+                err!("is empty: an Arrow IPC stream has at least a schema")
             }
-            Ok(_) => fail!(
+            Ok(_) => err!(
                 "is cut off after {} rows: it ends without an end-of-stream mark, which a program writes \
                  when it closes the stream",
                 self.rows
             ),
-            Err(error) => fail!("cannot be read: {error}"),
+            Err(error) => err!("cannot be read: {error}"),
         }
     }
 }
@@ -198,7 +198,7 @@ fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
             .to_owned(),
         _ => format!("it begins with \"{shown}\"; write it with pyarrow.ipc.new_stream"),
     };
-    fail!("is not an Arrow IPC stream: {advice}")
+    err!("is not an Arrow IPC stream: {advice}")
 }
 
 /// Checks the counts and lengths in a message's metadata before the decoder relies on them.

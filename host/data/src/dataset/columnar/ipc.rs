@@ -8,7 +8,7 @@ use super::messages::{
 };
 use super::width::least_bytes;
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::to_usize;
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::buffer::Buffer;
@@ -131,7 +131,7 @@ impl ArrowFile {
             part += 1;
         }
         if left > 0 {
-            return fail!("has fewer rows than when it was planned");
+            return err!("has fewer rows than when it was planned");
         }
         Ok(found)
     }
@@ -167,7 +167,7 @@ impl ArrowFile {
         let parsed = parse_message(&metadata)?;
         let offset = message.offset;
         let Some(batch) = parsed.header_as_dictionary_batch() else {
-            return fail!("is broken: the message at offset {offset} is not a dictionary");
+            return err!("is broken: the message at offset {offset} is not a dictionary");
         };
         check_buffers(batch.data(), &body)?;
         let version = parsed.version();
@@ -175,7 +175,7 @@ impl ArrowFile {
         match read_dictionary(&body, batch, &self.schema, known, &version) {
             Ok(()) => Ok(()),
             Err(error) => {
-                fail!("has a dictionary at offset {offset} that cannot be decoded: {error}")
+                err!("has a dictionary at offset {offset} that cannot be decoded: {error}")
             }
         }
     }
@@ -199,7 +199,7 @@ impl ArrowFile {
         match batch {
             Ok(batch) => Ok(batch),
             Err(error) => {
-                fail!("cannot be decoded (a record batch at offset {}): {error}", message.offset)
+                err!("cannot be decoded (a record batch at offset {}): {error}", message.offset)
             }
         }
     }
@@ -226,7 +226,7 @@ pub(super) fn check_buffers(
     batch: Option<arrow::ipc::RecordBatch<'_>>,
     body: &[u8],
 ) -> Result<(), DatasetError> {
-    let Some(batch) = batch else { return fail!("is broken: a dictionary has no values") };
+    let Some(batch) = batch else { return err!("is broken: a dictionary has no values") };
     let is_packed = batch.compression().is_some();
     let mut unpacked = 0_u64;
     for buffer in batch.buffers().into_iter().flatten() {
@@ -234,7 +234,7 @@ pub(super) fn check_buffers(
             usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
         let bytes = range.and_then(|(start, length)| body.get(start..start.checked_add(length)?));
         let Some(bytes) = bytes else {
-            return fail!(
+            return err!(
                 "is broken: a buffer of {} bytes at offset {} does not fit into the record batch of \
                  {} bytes",
                 buffer.length(),
@@ -250,7 +250,7 @@ pub(super) fn check_buffers(
         }
     }
     if unpacked > MAX_SLICE {
-        return fail!(
+        return err!(
             "has a record batch that unpacks to {unpacked} bytes, and at most {MAX_SLICE} can be read; \
              write it in smaller batches"
         );

@@ -3,7 +3,7 @@
 
 use super::file_reader::FileReader;
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::to_usize;
 use arrow::datatypes::Schema;
 use arrow::ipc::convert::try_fb_to_schema;
@@ -77,7 +77,7 @@ pub(super) fn prefix_length(bytes: &[u8]) -> usize {
 pub(super) fn parse_message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
     match root_as_message(metadata) {
         Ok(message) => Ok(message),
-        Err(error) => fail!("is broken: a message cannot be read: {error}"),
+        Err(error) => err!("is broken: a message cannot be read: {error}"),
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn read_head(
         return Ok(DataMessageHead::Batch { rows });
     }
     let Some(batch) = parsed.header_as_dictionary_batch() else {
-        return fail!("is broken: the message at offset {} is not a dictionary", message.offset);
+        return err!("is broken: the message at offset {} is not a dictionary", message.offset);
     };
     let values = batch.data().map_or(Ok(0), |data| row_count(data.length()))?;
     Ok(DataMessageHead::Dictionary { id: batch.id(), values, is_delta: batch.isDelta() })
@@ -107,7 +107,7 @@ pub(super) fn record_batch<'m>(
     match parsed.header_as_record_batch() {
         Some(batch) => Ok(batch),
         None => {
-            fail!("is broken: the message at offset {} is not a record batch", message.offset)
+            err!("is broken: the message at offset {} is not a record batch", message.offset)
         }
     }
 }
@@ -116,21 +116,21 @@ pub(super) fn record_batch<'m>(
 pub(super) fn row_count(length: i64) -> Result<u64, DatasetError> {
     match u64::try_from(length) {
         Ok(rows) if rows <= MAX_ROWS => Ok(rows),
-        _ => fail!("is broken: a record batch claims {length} rows"),
+        _ => err!("is broken: a record batch claims {length} rows"),
     }
 }
 
 /// Converts a schema of Arrow IPC. Fails if it cannot be read.
 pub(super) fn parse_schema(schema: Option<arrow::ipc::Schema<'_>>) -> Result<Schema, DatasetError> {
-    let Some(schema) = schema else { return fail!("is broken: it has no schema") };
+    let Some(schema) = schema else { return err!("is broken: it has no schema") };
     if schema.endianness() != arrow::ipc::Endianness::Little {
-        return fail!(
+        return err!(
             "was written by a big-endian machine, which cannot be read; write the file again"
         );
     }
     match try_fb_to_schema(schema) {
         Ok(schema) => Ok(schema),
-        Err(error) => fail!("has columns that cannot be read: {error}"),
+        Err(error) => err!("has columns that cannot be read: {error}"),
     }
 }
 
@@ -138,19 +138,19 @@ fn file_contents(file: &FileReader) -> Result<Contents, DatasetError> {
     let length = file.length();
     let trailer = file.peek(length.saturating_sub(TRAILER_BYTES), TRAILER_BYTES)?;
     let Some((footer_bytes, MAGIC)) = trailer.split_first_chunk::<4>() else {
-        return fail!("is cut off or broken: an Arrow file ends with ARROW1, and it does not");
+        return err!("is cut off or broken: an Arrow file ends with ARROW1, and it does not");
     };
     let footer_bytes = u64::from(u32::from_le_bytes(*footer_bytes));
     let start = length.checked_sub(TRAILER_BYTES + footer_bytes);
     let Some(start) = start.filter(|_| footer_bytes <= MAX_METADATA) else {
-        return fail!(
+        return err!(
             "is cut off or broken: its footer claims {footer_bytes} bytes, and the file has {length}"
         );
     };
     let bytes = file.bytes(start, footer_bytes)?;
     let footer = match root_as_footer(&bytes) {
         Ok(footer) => footer,
-        Err(error) => return fail!("has a footer that cannot be read: {error}"),
+        Err(error) => return err!("has a footer that cannot be read: {error}"),
     };
     let schema = parse_schema(footer.schema())?;
     let dictionaries = footer.dictionaries().into_iter().flatten();
@@ -170,7 +170,7 @@ fn message_of_block(
     let start = unsigned(block.offset()).zip(unsigned(block.metaDataLength().into()));
     let Some(((offset, metadata_bytes), body_bytes)) = start.zip(unsigned(block.bodyLength()))
     else {
-        return fail!("is broken: its footer has a negative offset or length");
+        return err!("is broken: its footer has a negative offset or length");
     };
     let message = DataMessage { offset, metadata_bytes, body_bytes, has_rows };
     check_bounds(file, &message)?;
@@ -182,14 +182,14 @@ fn check_bounds(file: &FileReader, message: &DataMessage) -> Result<(), DatasetE
     let DataMessage { offset, metadata_bytes, body_bytes, .. } = *message;
     let end = offset.checked_add(metadata_bytes).and_then(|end| end.checked_add(body_bytes));
     if end.is_none_or(|end| end > file.length()) {
-        return fail!(
+        return err!(
             "is cut off or broken: a message at offset {offset} claims {metadata_bytes} bytes of metadata \
              and {body_bytes} bytes of data, and the file has {}",
             file.length(),
         );
     }
     if metadata_bytes > MAX_METADATA || body_bytes > MAX_SLICE {
-        return fail!(
+        return err!(
             "has a record batch of {body_bytes} bytes, and at most {MAX_SLICE} can be read; write it in \
              smaller batches"
         );
@@ -213,7 +213,7 @@ fn stream_contents(file: &FileReader) -> Result<Contents, DatasetError> {
             if !is_open && schema.is_some() {
                 break;
             }
-            return fail!("is cut off: it ends within a message, at offset {offset}");
+            return err!("is cut off: it ends within a message, at offset {offset}");
         };
         if length == 0 && is_open {
             is_open = false;
@@ -237,7 +237,7 @@ fn stream_contents(file: &FileReader) -> Result<Contents, DatasetError> {
             other => other?,
         };
         let Ok(body_bytes) = u64::try_from(parsed.bodyLength()) else {
-            return fail!("is broken: the message at offset {offset} has a negative length");
+            return err!("is broken: the message at offset {offset} has a negative length");
         };
         message.body_bytes = body_bytes;
         check_bounds(file, &message)?;
@@ -245,7 +245,7 @@ fn stream_contents(file: &FileReader) -> Result<Contents, DatasetError> {
             MessageHeader::Schema if !is_open => {
                 let found = parse_schema(parsed.header_as_schema())?;
                 if schema.get_or_insert_with(|| found.clone()).fields() != found.fields() {
-                    return fail!(
+                    return err!(
                         "holds another stream at offset {offset}, with other columns than the first; write \
                          each stream into its own file"
                     );
@@ -255,7 +255,7 @@ fn stream_contents(file: &FileReader) -> Result<Contents, DatasetError> {
             MessageHeader::DictionaryBatch => messages.push(message),
             MessageHeader::RecordBatch => messages.push(DataMessage { has_rows: true, ..message }),
             kind => {
-                return fail!(
+                return err!(
                     "is broken: the message at offset {offset} has an unexpected kind ({kind:?})"
                 );
             }
@@ -263,7 +263,7 @@ fn stream_contents(file: &FileReader) -> Result<Contents, DatasetError> {
         offset += metadata_bytes + body_bytes;
     }
     let Some(schema) = schema else {
-        return fail!(
+        return err!(
             "is not an Arrow file or stream; correct the key format, or leave the file out by a glob"
         );
     };
@@ -277,7 +277,7 @@ fn check_padding(file: &FileReader, offset: u64) -> Result<(), DatasetError> {
     if rest <= MAX_PADDING_BYTES && file.bytes(offset, rest)?.iter().all(|&byte| byte == 0) {
         return Ok(());
     }
-    fail!(
+    err!(
         "holds {rest} bytes after the end of its stream, at offset {offset}, which are not another stream; \
          remove them, or write the file anew"
     )

@@ -2,7 +2,7 @@
 //! of a few megabytes can have a million levels: more than a stack holds.
 
 use super::thrift::{I32, LIST, MAX_DEPTH, STRUCT, ThriftScan};
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 
 /// The maximum number of levels of columns.
 const MAX_LEVELS: usize = 64;
@@ -16,10 +16,10 @@ pub(super) fn check_nesting(footer: &[u8]) -> Result<(), DatasetError> {
     let mut deepest = 0;
     match count_levels(footer, &mut deepest) {
         _ if deepest > MAX_LEVELS => {
-            fail!("nests its columns in more than {MAX_LEVELS} levels, which cannot be read")
+            err!("nests its columns in more than {MAX_LEVELS} levels, which cannot be read")
         }
         Some(()) => Ok(()),
-        None => fail!("has a footer that cannot be read"),
+        None => err!("has a footer that cannot be read"),
     }
 }
 

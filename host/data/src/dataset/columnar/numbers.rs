@@ -24,7 +24,7 @@ pub(super) struct NumberStorage {
 impl NumberStorage {
     /// How the numbers of a column are stored, if it becomes an array of this type. `None` if the column may
     /// hold values that are not stored as in such an array, or if some values are known to be null.
-    pub(super) fn of(column: &ColumnChunkMetaData, data_type: &DataType) -> Option<Self> {
+    pub(super) fn for_column(column: &ColumnChunkMetaData, data_type: &DataType) -> Option<Self> {
         let descriptor = column.column_descr();
         let is_long = match (column.column_type(), data_type) {
             (Type::INT32, DataType::Int32 | DataType::UInt32 | DataType::Date32)
@@ -84,8 +84,8 @@ impl NumberStorage {
 pub(super) struct NumberPool(Vec<Buffer>);
 
 impl NumberPool {
-    /// Takes free memory from the pool, or new memory. It may have old contents.
-    pub(super) fn take(&mut self) -> MutableBuffer {
+    /// Returns free memory of the pool, or new memory. It may have old contents.
+    pub(super) fn acquire(&mut self) -> MutableBuffer {
         while let Some(buffer) = self.0.pop() {
             if let Ok(free) = buffer.into_mutable() {
                 return free;

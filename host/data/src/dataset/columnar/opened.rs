@@ -5,7 +5,7 @@ use super::footer::{Footer, encrypted_leaves};
 use super::nesting::check_nesting;
 use super::repair::{is_impossible_dictionary, leaves_out_headers, repair};
 use super::stored;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::count_u32;
 use arrow::datatypes::{Schema, SchemaRef};
 use parquet::arrow::ARROW_SCHEMA_META_KEY;
@@ -53,7 +53,7 @@ pub(super) fn open(file: FileReader) -> Result<OpenedFile, DatasetError> {
             OpenedFile { file, footer, schema, encrypted }
         }
         Err(_) if !encrypted.is_empty() => {
-            return fail!(
+            return err!(
                 "has encrypted columns, which cannot be read; write it without encryption"
             );
         }
@@ -107,7 +107,7 @@ fn repaired(
     let Some(original) = Footer::read(bytes) else {
         let reason =
             first_error.map_or_else(|| "it ends too early".to_owned(), |error| error_text(&error));
-        return fail!("has a footer that cannot be read: {reason}");
+        return err!("has a footer that cannot be read: {reason}");
     };
     let repaired = |as_stored| {
         let mut footer = original.clone();
@@ -124,7 +124,7 @@ fn repaired(
         Ok(both) => both,
         Err(error) => {
             let error = first_error.unwrap_or(error);
-            return fail!("has a footer that cannot be read: {}", error_text(&error));
+            return err!("has a footer that cannot be read: {}", error_text(&error));
         }
     };
     let pairs = library_footer.metadata().file_metadata().key_value_metadata();
@@ -146,26 +146,26 @@ fn footer_bytes(file: &FileReader) -> Result<Vec<u8>, DatasetError> {
     let trailer = file.peek(length.saturating_sub(TRAILER_BYTES), TRAILER_BYTES)?;
     let (length_bytes, last_magic) = trailer.split_at(trailer.len().saturating_sub(4));
     if first_magic == ENCRYPTED_MAGIC || last_magic == ENCRYPTED_MAGIC {
-        return fail!("has an encrypted footer, which cannot be read; write it without encryption");
+        return err!("has an encrypted footer, which cannot be read; write it without encryption");
     }
     if first_magic != MAGIC {
-        return fail!(
+        return err!(
             "is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file \
              out by a glob"
         );
     }
     if last_magic != MAGIC || length_bytes.len() < 4 || length < 12 {
-        return fail!("is cut off or broken: a Parquet file ends with PAR1, and it does not");
+        return err!("is cut off or broken: a Parquet file ends with PAR1, and it does not");
     }
     let footer_length =
         length_bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
     if footer_length.saturating_add(12) > length {
-        return fail!(
+        return err!(
             "is cut off or broken: its footer claims {footer_length} bytes, and the file has {length}"
         );
     }
     if footer_length > MAX_FOOTER_BYTES {
-        return fail!(
+        return err!(
             "has a footer of {footer_length} bytes, and at most {MAX_FOOTER_BYTES} can be read; write it \
              with larger row groups, or in several files"
         );
@@ -185,7 +185,7 @@ fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetEr
     }
     let stated = metadata.file_metadata().num_rows();
     if stated != rows {
-        return fail!(
+        return err!(
             "is broken: its footer says {stated} rows, and its row groups have {rows}; write the file again"
         );
     }
@@ -197,12 +197,12 @@ fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetEr
 fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError> {
     let rows = group.num_rows();
     if !(0..=MAX_ROWS).contains(&rows) {
-        return fail!("claims {rows} rows, and at most {MAX_ROWS} can be read");
+        return err!("claims {rows} rows, and at most {MAX_ROWS} can be read");
     }
     for column in group.columns() {
         let name = || column.column_path().string();
         if let Some(file) = column.file_path() {
-            return fail!(
+            return err!(
                 "keeps column '{}' in another file ({file:?}); name the files that hold the rows",
                 name(),
             );
@@ -211,7 +211,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
         let end = start.checked_add(column.compressed_size());
         let end = end.and_then(|end| u64::try_from(end).ok());
         if start < 0 || column.compressed_size() < 0 || end.is_none_or(|end| end > length) {
-            return fail!(
+            return err!(
                 "claims column '{}' at offset {start} with {} bytes, and the file has {length}",
                 name(),
                 column.compressed_size(),
@@ -221,7 +221,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
         let is_list = column.column_descr().max_rep_level() > 0;
         let values = column.num_values();
         if values < rows || values > rows && !is_list {
-            return fail!("has {rows} rows, and {values} values of column '{}'", name());
+            return err!("has {rows} rows, and {values} values of column '{}'", name());
         }
     }
     Ok(())

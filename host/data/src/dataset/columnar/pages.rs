@@ -134,7 +134,7 @@ impl Chunks {
         pool: &mut NumberPool,
     ) -> Option<Buffer> {
         let mut chunk = locked(self.chunks.get(&leaf)?);
-        let mut numbers = PageNumbers::new(storage, rows, pool.take())?;
+        let mut numbers = PageNumbers::new(storage, rows, pool.acquire())?;
         let mut next = first;
         let end = first.checked_add(rows)?;
         while next < end {

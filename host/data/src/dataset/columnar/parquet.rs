@@ -9,7 +9,7 @@ use super::page_flags;
 use super::pages::{Chunks, is_index_possible};
 use super::stored::schema_in_table;
 use super::width::least_bytes;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use parquet::arrow::ProjectionMask;
@@ -112,14 +112,14 @@ impl ParquetFile {
             for &(leaf, root) in &leaves {
                 let column = group.column(leaf);
                 if self.encrypted.contains(&leaf) {
-                    return fail!(
+                    return err!(
                         "column '{}' is encrypted, which cannot be read; write it without encryption, or \
                          leave the column out with the key columns",
                         column.column_path().string(),
                     );
                 }
                 if column.compression() == Compression::LZO {
-                    return fail!(
+                    return err!(
                         "column '{}' is compressed with LZO, which cannot be read; use snappy, gzip, \
                          brotli, zstd, lz4 or no compression, or leave the column out with the key columns",
                         column.column_path().string(),
@@ -169,7 +169,7 @@ impl ParquetFile {
             end += 1;
         }
         if available < skip.saturating_add(rows) {
-            return fail!("has fewer rows than when it was planned");
+            return err!("has fewer rows than when it was planned");
         }
         let is_small = rows < available / 2;
         let uncounted = self.uncounted(part..end, columns);
@@ -209,13 +209,13 @@ impl ParquetFile {
             Err(error) => error_text(&error),
         };
         if error.contains(WRONG_CHECKSUM) {
-            return fail!(
+            return err!(
                 "is damaged: a page of rows {} to {last_row} from the start of row group {part} does not \
                  match its checksum; fetch it or write it again",
                 skip + 1,
             );
         }
-        fail!(
+        err!(
             "cannot be decoded (rows {} to {last_row} from the start of row group {part}): {error}",
             skip + 1
         )
@@ -299,7 +299,7 @@ impl ParquetFile {
         let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
             |&(leaf, root)| {
-                let storage = NumberStorage::of(
+                let storage = NumberStorage::for_column(
                     group.column(leaf),
                     self.stored_schema().field(root).data_type(),
                 )?;

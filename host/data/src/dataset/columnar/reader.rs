@@ -5,7 +5,7 @@ use super::file::TypedTableFile;
 use super::file_reader::FileReader;
 use super::fitted::Misfits;
 use super::schema::from_message;
-use crate::dataset::{ArrowStream, DatasetError, fail};
+use crate::dataset::{ArrowStream, DatasetError, err};
 use crate::model::{
     AttemptReport, FailedItem, FailureKind, PartitionFormat, TableFormat, TableKind, TableSlice,
 };
@@ -98,7 +98,7 @@ impl RowReader {
         let path = format.path.clone();
         let keys = path.as_ref().map_or(0, |path| path.keys().count());
         let Some(file_columns) = schema.fields().len().checked_sub(keys) else {
-            return fail!(
+            return err!(
                 "the table has {} columns and {keys} keys in its path",
                 schema.fields().len()
             );
@@ -151,9 +151,9 @@ impl RowReader {
         };
         drop(batches);
         let rows = batch.num_rows() as u64;
-        match ArrowStream::of(&batch, &self.schema) {
+        match ArrowStream::from_batch(&batch, &self.schema) {
             Ok(stream) => {
-                let ipc = self.ipc.put(stream);
+                let ipc = self.ipc.replace(stream);
                 Ok(LoadedRows { ipc, rows, runs, rejected_count, rejected })
             }
             Err(error) => Err(broken(format!("cannot be written as Arrow data: {error}"))),
@@ -173,7 +173,10 @@ impl RowReader {
             None => {
                 let opened = FileReader::open(&path).map_err(RowError::Unread)?;
                 let reader = opened.0.clone();
-                (reader, TypedTableFile::of(self.kind, self.query.as_deref(), &path, opened))
+                (
+                    reader,
+                    TypedTableFile::from_reader(self.kind, self.query.as_deref(), &path, opened),
+                )
             }
         };
         let start = (slice.part, slice.skip);
@@ -198,7 +201,7 @@ impl RowReader {
     ) -> Result<RecordBatch, DatasetError> {
         let Some(path) = &self.path else { return Ok(batch) };
         let Some(values) = path.folder_values(&slice.file) else {
-            return fail!("has a path that does not match {path}");
+            return err!("has a path that does not match {path}");
         };
         let rows = batch.num_rows();
         let from_path = values.iter().map(|value| -> ArrayRef {
@@ -208,7 +211,7 @@ impl RowReader {
         let columns = batch.columns().iter().cloned().chain(from_path).collect();
         match RecordBatch::try_new(Arc::clone(&self.schema), columns) {
             Ok(batch) => Ok(batch),
-            Err(error) => fail!("cannot get the columns from its path: {error}"),
+            Err(error) => err!("cannot get the columns from its path: {error}"),
         }
     }
 }

@@ -54,7 +54,7 @@ impl Resolution {
     }
 
     /// The columns of a table, in microseconds where necessary.
-    pub fn of(&self, schema: &Schema) -> Schema {
+    pub fn apply(&self, schema: &Schema) -> Schema {
         let field = |field: &Arc<Field>| match self.0.get(field.name()) {
             Some(SeenUnits {
                 types: [nanos, micros],

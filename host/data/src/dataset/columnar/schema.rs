@@ -1,6 +1,6 @@
 //! Converts columns to and from the message in which the planner sends them to the workers.
 
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use arrow::datatypes::Schema;
 use arrow::ipc::convert::try_schema_from_flatbuffer_bytes;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
@@ -17,7 +17,7 @@ pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
         .schema_to_bytes_with_dictionary_tracker(schema, &mut dictionaries, &options)
         .ipc_message;
     if message.len() > MAX_MESSAGE_BYTES {
-        return fail!(
+        return err!(
             "has {} columns, whose names and types take {} bytes, and an entry script can receive at most \
              {MAX_MESSAGE_BYTES}; list the columns that it needs with the key columns",
             schema.fields().len(),
@@ -31,6 +31,6 @@ pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
 pub fn from_message(message: &[u8]) -> Result<Schema, DatasetError> {
     match try_schema_from_flatbuffer_bytes(message) {
         Ok(schema) => Ok(schema),
-        Err(error) => fail!("the columns of the table cannot be read: {error}"),
+        Err(error) => err!("the columns of the table cannot be read: {error}"),
     }
 }

@@ -163,7 +163,7 @@ fn read_as_planned(folder: &TempDir, all: bool) -> Read {
         TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
     file.resolve_times(&mut resolution, None, all).unwrap();
-    let table = resolution.of(file.schema().unwrap());
+    let table = resolution.apply(file.schema().unwrap());
     read(folder, TableKind::Parquet, Some(&table))
 }
 
@@ -188,7 +188,7 @@ fn far_times_of_later_row_groups_are_seen() {
         TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
     file.resolve_times(&mut resolution, None, false).unwrap();
-    let table = resolution.of(file.schema().unwrap());
+    let table = resolution.apply(file.schema().unwrap());
     let micros = DataType::Timestamp(TimeUnit::Microsecond, None);
     assert_eq!(table.field(0).data_type(), &micros);
 }

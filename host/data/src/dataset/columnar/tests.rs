@@ -38,7 +38,7 @@ impl ColumnarFixture {
         self.0.path().join("t")
     }
 
-    fn put(&self, bytes: &[u8]) {
+    fn write(&self, bytes: &[u8]) {
         std::fs::write(self.path(), bytes).unwrap();
     }
 
@@ -188,7 +188,7 @@ proptest! {
         let folder = ColumnarFixture::new();
         let table = table(&values);
         let version = if is_version_2 { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
-        folder.put(&parquet(&table, group, page, version));
+        folder.write(&parquet(&table, group, page, version));
         // Without the column of lists, pages are read in another way.
         let columns: Vec<usize> =
             (0..table.num_columns()).filter(|column| !is_flat || *column != 6).collect();
@@ -215,7 +215,7 @@ proptest! {
         let codec = |zstd| if zstd { CompressionType::ZSTD } else { CompressionType::LZ4_FRAME };
         // The writer allows a file only one dictionary, so it has only one batch.
         let batch = if stream { batch } else { values.len() };
-        folder.put(&arrow(&table, batch, stream, packed.map(codec)));
+        folder.write(&arrow(&table, batch, stream, packed.map(codec)));
         let (read, _) = folder.read(TableKind::Arrow, None, size).unwrap();
         assert_same(&read, &table);
     }
@@ -227,11 +227,11 @@ fn columns_come_in_the_requested_order() {
     let table = table(&[Some(1), None, Some(-7), Some(40)]);
     let wanted = ["pair", "id", "key"].map(str::to_owned);
     let size = SliceSize::Rows(3);
-    folder.put(&parquet(&table, 2, 1, WriterVersion::PARQUET_2_0));
+    folder.write(&parquet(&table, 2, 1, WriterVersion::PARQUET_2_0));
     let from_parquet = folder.read(TableKind::Parquet, Some(&wanted), size).unwrap().0;
     assert_same(&from_parquet, &table.project(&[7, 0, 5]).unwrap());
     for stream in [true, false] {
-        folder.put(&arrow(&table, 4, stream, None));
+        folder.write(&arrow(&table, 4, stream, None));
         let from_arrow = folder.read(TableKind::Arrow, Some(&wanted), size).unwrap().0;
         assert_same(&from_arrow, &table.project(&[7, 0, 5]).unwrap());
     }
@@ -248,7 +248,7 @@ fn files_become_one_table() {
     let narrow: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
     let text: ArrayRef = Arc::new(StringArray::from(vec!["a", "b"]));
     let file = RecordBatch::try_from_iter([("b", text), ("a", narrow)]).unwrap();
-    folder.put(&parquet(&file, 10, 10, WriterVersion::PARQUET_1_0));
+    folder.write(&parquet(&file, 10, 10, WriterVersion::PARQUET_1_0));
     let field = |name, data_type| Field::new(name, data_type, true);
     let key = DataType::Dictionary(DataType::Int8.into(), DataType::Utf8.into());
     let wide = Schema::new(vec![
@@ -285,7 +285,7 @@ fn consecutive_streams_are_one_file() {
     let bytes = [arrow(&one, 2, true, None), arrow(&two, 2, true, None)].concat();
     let table = concat_batches(&one.schema(), [&one, &two]).unwrap();
     for zeros in [0, 3, 8, 64] {
-        folder.put(&[bytes.clone(), vec![0; zeros]].concat());
+        folder.write(&[bytes.clone(), vec![0; zeros]].concat());
         let (read, _) = folder.read(TableKind::Arrow, None, SliceSize::Rows(2)).unwrap();
         assert_same(&read, &table);
     }
@@ -298,7 +298,7 @@ fn consecutive_streams_are_one_file() {
         ("many zeros", vec![0; 65]),
         ("half a stream", bytes[first.len()..bytes.len() - 300].to_vec()),
     ] {
-        folder.put(&[first.clone(), rest].concat());
+        folder.write(&[first.clone(), rest].concat());
         let text = read_error(&folder, TableKind::Arrow);
         let text = text.replace(&first.len().to_string(), "[END]");
         reported
@@ -322,7 +322,7 @@ fn dictionaries_are_counted() {
     let table =
         RecordBatch::try_from_iter([("n", numbers), ("k", Arc::new(keys) as ArrayRef)]).unwrap();
     for stream in [true, false] {
-        folder.put(&arrow(&table, 500, stream, None));
+        folder.write(&arrow(&table, 500, stream, None));
         let bytes = |columns: &[usize], rows| {
             let schema = table.schema().project(columns).unwrap();
             let mut file = folder.open(TableKind::Arrow).unwrap();
@@ -371,7 +371,7 @@ fn a_file_that_is_not_a_table_is_refused() {
         (TableKind::Arrow, &stream[..stream.len() / 2]),
         (TableKind::Arrow, &file[..file.len() / 2]),
     ] {
-        folder.put(bytes);
+        folder.write(bytes);
         let text = read_error(&folder, kind);
         reported.push_str(text.split(" claims").next().unwrap_or_default());
         reported.push('\n');
@@ -431,7 +431,7 @@ fn false_claims_of_a_footer_are_refused() {
         (None, |column| column.set_compression(Compression::LZO)),
     ];
     for (rows, change) in lies {
-        folder.put(&lying(&good, rows, change));
+        folder.write(&lying(&good, rows, change));
         let text = read_error(&folder, TableKind::Parquet);
         let length = std::fs::metadata(folder.path()).unwrap().len();
         reported.push_str(&text.replace(&length.to_string(), "[LENGTH]"));
@@ -451,7 +451,7 @@ fn false_claims_of_a_footer_are_refused() {
 
 /// Reads a file that may be broken. Any file is either read or refused, without a panic.
 fn try_read(folder: &ColumnarFixture, kind: TableKind, bytes: &[u8]) {
-    folder.put(bytes);
+    folder.write(bytes);
     let _ = folder.read(kind, None, SliceSize::Rows(7));
 }
 

@@ -9,7 +9,7 @@ use super::ipc::ArrowFile;
 use super::parquet::ParquetFile;
 use super::resolution::Resolution;
 use crate::dataset::sqlite::{Database, QuerySummary};
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::TableKind;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
@@ -74,7 +74,7 @@ pub(super) fn open(
                 Box::new(QueriedDatabase { database, summary: None })
             }
             TableKind::Csv | TableKind::Jsonl => {
-                return fail!("is text; {} files are not opened this way", kind.name());
+                return err!("is text; {} files are not opened this way", kind.name());
             }
         })
     })
@@ -194,7 +194,7 @@ fn as_table(
         found += batch.num_rows();
     }
     if found != rows {
-        return fail!(
+        return err!(
             "has changed since planning: it gives {found} rows instead of {rows}; run the job on files that \
              no program writes to"
         );
@@ -203,7 +203,7 @@ fn as_table(
         [only] => only.clone(),
         several => match concat_batches(table, several) {
             Ok(batch) => batch,
-            Err(error) => return fail!("has record batches that cannot be joined: {error}"),
+            Err(error) => return err!("has record batches that cannot be joined: {error}"),
         },
     };
     Ok((batch, misfits))

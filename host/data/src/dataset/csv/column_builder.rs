@@ -136,7 +136,7 @@ pub(in crate::dataset) struct ValueBuffer<'v, T> {
 impl<T> ValueBuffer<'_, T> {
     /// Fills the next value; `None` is null. Returns `None` if no empty value is left.
     #[inline(always)]
-    pub(in crate::dataset) fn put(&mut self, value: Option<T>) -> Option<()> {
+    pub(in crate::dataset) fn push(&mut self, value: Option<T>) -> Option<()> {
         match value {
             Some(value) => *self.values.get_mut(self.row)? = value,
             None => self.nulls.push(self.row),
@@ -148,7 +148,7 @@ impl<T> ValueBuffer<'_, T> {
     /// Fills the next values. Returns `None` if there are too few empty ones.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(in crate::dataset) fn put_all<const N: usize>(&mut self, values: [T; N]) -> Option<()> {
+    pub(in crate::dataset) fn push_all<const N: usize>(&mut self, values: [T; N]) -> Option<()> {
         *self.values.get_mut(self.row..)?.first_chunk_mut()? = values;
         self.row += N;
         Some(())

@@ -46,12 +46,12 @@ impl CsvColumn {
                 *rows += 1;
                 Some(())
             }
-            Self::Boolean(values) => put(values, text, boolean),
-            Self::Int64(values) => put(values, text, |text| integer(text, exact)),
-            Self::UInt64(values) => put(values, text, |text| unsigned(text, exact)),
-            Self::Float64(values) => put(values, text, |text| float(text, exact)),
-            Self::Date(values) => put(values, text, |text| date(text, exact)),
-            Self::Timestamp(values) => put(values, text, microseconds),
+            Self::Boolean(values) => push_parsed(values, text, boolean),
+            Self::Int64(values) => push_parsed(values, text, |text| integer(text, exact)),
+            Self::UInt64(values) => push_parsed(values, text, |text| unsigned(text, exact)),
+            Self::Float64(values) => push_parsed(values, text, |text| float(text, exact)),
+            Self::Date(values) => push_parsed(values, text, |text| date(text, exact)),
+            Self::Timestamp(values) => push_parsed(values, text, microseconds),
             Self::String(values) => {
                 values.append_option(text);
                 Some(())
@@ -77,7 +77,7 @@ impl CsvColumn {
 }
 
 /// Adds the value of a text; `None` is null. Returns `None` if `parse` does.
-fn put<T: Copy + Default>(
+fn push_parsed<T: Copy + Default>(
     values: &mut FixedValues<T>,
     text: Option<&str>,
     parse: impl Fn(&str) -> Option<T>,
@@ -86,7 +86,7 @@ fn put<T: Copy + Default>(
         Some(text) => Some(parse(text)?),
         None => None,
     };
-    values.add_empty(1).put(value)
+    values.add_empty(1).push(value)
 }
 
 /// The table of these columns. `None` if they do not match the schema.

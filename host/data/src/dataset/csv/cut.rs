@@ -5,7 +5,7 @@ use super::joined::JoinedLines;
 use super::records::RecordWalk;
 use super::scan::{CsvScan, MAX_FIELD_BYTES, ScanStop};
 use super::window::FileWindow;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice, to_usize};
 use memchr::memchr2;
 use std::fs::{File, Metadata, OpenOptions};
@@ -103,7 +103,7 @@ impl Cutter {
         unpacked: Option<String>,
     ) -> Result<CutFile<'_>, DatasetError> {
         let mut scan = match &self.csv {
-            Some(csv) if csv.quoted_newlines => CsvScan::of(csv),
+            Some(csv) if csv.quoted_newlines => CsvScan::from_format(csv),
             Some(csv) => CsvScan::of_lines_with_comments(csv),
             None => CsvScan::of_lines(),
         };
@@ -141,7 +141,7 @@ impl Cutter {
 pub fn open_file(path: &Path) -> Result<File, DatasetError> {
     match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => Ok(file),
-        Err(error) => fail!("cannot open {}: {error}", path.display()),
+        Err(error) => err!("cannot open {}: {error}", path.display()),
     }
 }
 
@@ -185,7 +185,7 @@ impl CutFile<'_> {
     }
 
     /// From now on a slice has at most this many records. With 0 there are no more slices.
-    pub fn take_at_most(&mut self, records: u64) {
+    pub fn set_max_records(&mut self, records: u64) {
         self.max_records = Some(records);
     }
 
@@ -216,7 +216,7 @@ impl CutFile<'_> {
         };
         match metadata {
             Ok(metadata) => Ok(metadata),
-            Err(error) => fail!("cannot inspect {}: {error}", self.path.display()),
+            Err(error) => err!("cannot inspect {}: {error}", self.path.display()),
         }
     }
 
@@ -295,7 +295,7 @@ impl CutFile<'_> {
                 break;
             }
             if self.offset - start > self.cutter.max_slice {
-                return fail!(
+                return err!(
                     "{}: mini_batch_size is {}, but the first {passed} rows from line {line} on take \
                      more than {}, the maximum for a mini-batch, because a worker holds it in memory; \
                      choose a smaller number, such as mini_batch_size: \"{}\", or a size in bytes",
@@ -335,7 +335,7 @@ impl CutFile<'_> {
         loop {
             // Within quotes the scan itself has a limit.
             if self.offset.saturating_sub(start) > self.cutter.max_rest && !self.scan.is_quoted() {
-                return fail!(
+                return err!(
                     "{}: a record that begins on line {line} or later does not end within {}; \
                      look for the line that is too long, or that has no end",
                     self.path.display(),
@@ -450,7 +450,7 @@ impl CutFile<'_> {
                     true => "look for a quote that is not closed in the first line",
                     false => "its line ends later, or nowhere: use fewer columns or shorter names",
                 };
-                return fail!(
+                return err!(
                     "{}: the header does not end within 1 MB; {advice}",
                     self.path.display()
                 );
@@ -466,7 +466,7 @@ impl CutFile<'_> {
             if !self.cutter.window.bytes().is_empty() {
                 break;
             }
-            let back = self.scan.finish();
+            let back = self.scan.end_last_record();
             self.check_spans();
             let Some(offset) = back else { break };
             self.go_back(offset);
@@ -494,7 +494,7 @@ impl CutFile<'_> {
         self.scanned = 0;
         match self.cutter.window.move_to(&self.file, self.offset) {
             Ok(()) => Ok(()),
-            Err(error) => fail!("cannot read {}: {error}", self.path.display()),
+            Err(error) => err!("cannot read {}: {error}", self.path.display()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads the names of a table's columns.
 
 use super::records::RecordWalk;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::CsvFormat;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -28,7 +28,7 @@ pub(super) fn read_names(
         match std::str::from_utf8(field) {
             Ok("") => names.push(default_name(index)),
             Ok(name) if name.contains('\0') => {
-                return fail!(
+                return err!(
                     "{}: the name of column {} in the header, {name:?}, holds a null character, so \
                      this is not a CSV file; move it away, or name the files by a glob that leaves it \
                      out",
@@ -38,7 +38,7 @@ pub(super) fn read_names(
             }
             Ok(name) => names.push(name.to_owned()),
             Err(_) => {
-                return fail!(
+                return err!(
                     "{}: the name of column {} in the header, {:?}, is not UTF-8; save the file as \
                      UTF-8",
                     path.display(),
@@ -54,7 +54,7 @@ pub(super) fn read_names(
     let mut seen = HashMap::new();
     for (index, name) in names.iter().enumerate() {
         if let Some(first) = seen.insert(name.as_str(), index) {
-            return fail!(
+            return err!(
                 "{}: columns {} and {} of the header are both named '{name}'; rename one, or set \
                  `duplicate_names: rename`, which numbers them (if the file has no header, set \
                  `header: false`)",
@@ -99,7 +99,7 @@ pub fn check_names<'a>(
     if expected.clone().eq(found.iter().map(String::as_str)) {
         return Ok(());
     }
-    fail!(
+    err!(
         "{}: the header does not fit {origin}; expected {}; found {}: give them the same columns in \
          the same order, or make them inputs of separate jobs",
         path.display(),

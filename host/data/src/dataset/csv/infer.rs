@@ -54,7 +54,7 @@ pub fn infer_format<E: From<DatasetError>>(
                 continue;
             }
             // An unreadable file is skipped here. It is reported later, when it is cut into slices.
-            let learned = inference.take_file(source, file, (!full).then_some(bytes_left));
+            let learned = inference.learn_from_file(source, file, (!full).then_some(bytes_left));
             let learned = learned.unwrap_or_default();
             bytes_left = bytes_left.saturating_sub(learned);
             files += u32::from(learned > 0);
@@ -102,7 +102,7 @@ struct ColumnEvidence {
 
 impl ColumnEvidence {
     /// Learns from a value that is not null. `place` makes the file and the line of the value, for messages.
-    fn take(&mut self, text: &str, place: impl Fn() -> String) {
+    fn learn_from_value(&mut self, text: &str, place: impl Fn() -> String) {
         match self.kind {
             Some(ColumnType::String)
                 if self.typed_count + self.text_count >= MAX_DOUBTED_VALUES =>
@@ -113,7 +113,7 @@ impl ColumnEvidence {
             Some(known) if accepts(known, true, text) => {
                 self.typed_count = self.typed_count.saturating_add(1);
                 if known == ColumnType::Int64 {
-                    self.take_long(text, place);
+                    self.note_inexact_number(text, place);
                 }
                 return;
             }
@@ -125,7 +125,7 @@ impl ColumnEvidence {
         }
         let kind = guess(text);
         if kind == ColumnType::Int64 {
-            self.take_long(text, &place);
+            self.note_inexact_number(text, &place);
         }
         if kind == ColumnType::String {
             self.text_count += 1;
@@ -138,7 +138,7 @@ impl ColumnEvidence {
     }
 
     /// Keeps the text if it is the first whole number that a float would round.
-    fn take_long(&mut self, text: &str, place: impl Fn() -> String) {
+    fn note_inexact_number(&mut self, text: &str, place: impl Fn() -> String) {
         if self.first_long.is_none() && !is_exact_float(text.trim_ascii()) {
             self.first_long = Some((place(), shortened(text)));
         }
@@ -173,7 +173,7 @@ impl ColumnEvidence {
 
 impl TypeInference<'_> {
     /// Learns from a file, or from about its first `max_bytes` bytes. Returns how many bytes of rows it used.
-    fn take_file(
+    fn learn_from_file(
         &mut self,
         source: &Source,
         file: String,
@@ -200,7 +200,7 @@ impl TypeInference<'_> {
         while let Some(slice) = cut.next_slice()? {
             learned += slice.length;
             let root = self.unpacker.root_of(&slice, &source.root);
-            self.take_text(read_slice(root, &slice, &mut text)?, &slice);
+            self.learn_from_text(read_slice(root, &slice, &mut text)?, &slice);
             if max_bytes.is_some() {
                 break;
             }
@@ -209,7 +209,7 @@ impl TypeInference<'_> {
     }
 
     /// Learns from records. Skips records with a stray quote or with another number of fields than columns.
-    fn take_text(&mut self, text: &[u8], slice: &TextSlice) {
+    fn learn_from_text(&mut self, text: &[u8], slice: &TextSlice) {
         let mut records = RecordWalk::new(text, self.csv);
         let mut stray_fields = 0;
         while let Some(record) = records.next_record() {
@@ -229,7 +229,7 @@ impl TypeInference<'_> {
             };
             for ((_, found), field) in self.columns.iter_mut().zip(record.fields()) {
                 match std::str::from_utf8(field) {
-                    Ok(text) if !is_null(text, self.csv) => found.take(text, place),
+                    Ok(text) if !is_null(text, self.csv) => found.learn_from_value(text, place),
                     _ => {}
                 }
             }

@@ -58,7 +58,7 @@ pub use header::check_names;
 pub use infer::{Inferred, infer_format};
 pub(super) use numbers::{short_float, short_integer};
 pub(super) use origins::Origins;
-pub use origins::{OriginNames, put_number, take_number};
+pub use origins::{OriginNames, decode_number, encode_number};
 pub use packed::{OpenError, Unpacker};
 pub(super) use plain::PlainDecoder;
 pub use rows::{RawRow, each_row, quote_field};

@@ -11,7 +11,7 @@ use std::path::Path;
 const MAX_NAME: u64 = 1 << 20;
 
 /// Appends a number as LEB128: seven bits in each byte, the lowest first.
-pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
+pub fn encode_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
         number >>= 7;
@@ -19,8 +19,9 @@ pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number from the front of `bytes`. `None` if `bytes` does not begin with a whole number.
-pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+/// Decodes a number at the front of `bytes`, and advances `bytes`. `None` if `bytes` does not begin with a
+/// whole number.
+pub fn decode_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
         let (&byte, rest) = bytes.split_first()?;
@@ -113,7 +114,7 @@ impl<'a> Origins<'a> {
         let mut bytes = origins.get(self.next_start..)?;
         let mut found = None;
         while self.next_record <= record {
-            found = Some((take_number(&mut bytes)?, take_number(&mut bytes)?));
+            found = Some((decode_number(&mut bytes)?, decode_number(&mut bytes)?));
             self.next_record += 1;
         }
         self.next_start = origins.len() - bytes.len();
@@ -144,9 +145,9 @@ mod tests {
         #[test]
         fn numbers_are_read_back(numbers in prop::collection::vec(any::<u64>(), 0..20)) {
             let mut out = Vec::new();
-            numbers.iter().for_each(|number| put_number(*number, &mut out));
+            numbers.iter().for_each(|number| encode_number(*number, &mut out));
             let mut bytes = out.as_slice();
-            let seen: Vec<_> = std::iter::from_fn(|| take_number(&mut bytes)).collect();
+            let seen: Vec<_> = std::iter::from_fn(|| decode_number(&mut bytes)).collect();
             prop_assert_eq!(seen, numbers);
         }
     }
@@ -161,7 +162,7 @@ mod tests {
         names.finish().unwrap();
         let mut origins = vec![0xff; 3];
         for number in [2, 300, 0, 7, 2, 301] {
-            put_number(number, &mut origins);
+            encode_number(number, &mut origins);
         }
         std::fs::write(folder.path().join("origins"), &origins).unwrap();
         let rows = SpilledRows {

@@ -2,7 +2,7 @@
 //! slices can be read at any offset.
 
 use super::{CutFile, Cutter, open_file};
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::{ByteSize, TextSlice};
 use flate2::bufread::MultiGzDecoder;
 use sha2::{Digest, Sha256};
@@ -144,12 +144,12 @@ fn detect_packing(path: &Path, name: &str) -> Result<Option<(File, Packing)>, Da
     let file = open_file(path)?;
     let mut start = Vec::new();
     if let Err(error) = (&file).take(4).read_to_end(&mut start) {
-        return fail!("cannot read {}: {error}", path.display());
+        return err!("cannot read {}: {error}", path.display());
     }
     let packing = Packing::ALL.into_iter().find(|packing| start.starts_with(packing.magic()));
     let by_name = Packing::ALL.into_iter().find(|packing| name.ends_with(packing.ending()));
     match (packing, by_name) {
-        (None, Some(named)) if !start.is_empty() => fail!(
+        (None, Some(named)) if !start.is_empty() => err!(
             "{} is not packed with {}, as its name says; give it another name, or pack it again",
             path.display(),
             named.name(),
@@ -159,7 +159,7 @@ fn detect_packing(path: &Path, name: &str) -> Result<Option<(File, Packing)>, Da
             // Unpacking begins at the start of the file.
             match io::Seek::rewind(&mut &file) {
                 Ok(()) => Ok(Some((file, packing))),
-                Err(error) => fail!("cannot read {}: {error}", path.display()),
+                Err(error) => err!("cannot read {}: {error}", path.display()),
             }
         }
     }

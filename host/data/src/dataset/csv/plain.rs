@@ -124,7 +124,7 @@ impl<'a> PlainFields<'a> {
         long: impl Fn(&str) -> Option<T>,
     ) -> Option<()> {
         let mut buffer = values.add_empty(self.records.count);
-        self.records.each(column, |start, end| buffer.put(self.value(start, end, &short, &long)?))
+        self.records.each(column, |start, end| buffer.push(self.value(start, end, &short, &long)?))
     }
 
     /// The value of a field: `short` parses it, or else `long` does. The inner and the outer `None` mean the
@@ -180,7 +180,7 @@ impl<'a> PlainFields<'a> {
                     *bounds = self.records.bounds(column, record + lane)?;
                 }
                 if let Some(floats) = simd_floats::floats(text, &bounds, self.exact) {
-                    buffer.put_all(floats)?;
+                    buffer.push_all(floats)?;
                     record += simd_floats::LANES;
                     continue;
                 }
@@ -188,7 +188,7 @@ impl<'a> PlainFields<'a> {
             }
             for record in record..count.min(record + simd_floats::LANES) {
                 let (start, end) = self.records.bounds(column, record)?;
-                buffer.put(self.value(start, end, &short, &long)?)?;
+                buffer.push(self.value(start, end, &short, &long)?)?;
             }
             record += simd_floats::LANES;
         }

@@ -85,7 +85,7 @@ impl CsvScan {
     }
 
     /// A scan of text of this dialect, at the start of a record.
-    pub(super) fn of(csv: &CsvFormat) -> Self {
+    pub(super) fn from_format(csv: &CsvFormat) -> Self {
         let scan = Self::new(csv.delimiter, csv.quoted_newlines);
         Self {
             quote: csv.quote.unwrap_or(QUOTE),
@@ -106,9 +106,9 @@ impl CsvScan {
         if csv.quote.is_none_or(|quote| memchr(quote, text).is_none()) {
             return Vec::new();
         }
-        let mut scan = Self { strays: Some(Vec::new()), ..Self::of(csv) };
+        let mut scan = Self { strays: Some(Vec::new()), ..Self::from_format(csv) };
         let mut rest = text;
-        while let Some(back) = scan.advance(rest).or_else(|| scan.finish()) {
+        while let Some(back) = scan.advance(rest).or_else(|| scan.end_last_record()) {
             rest = text.get(to_usize(back)..).unwrap_or_default();
         }
         scan.strays.unwrap_or_default()
@@ -133,7 +133,7 @@ impl CsvScan {
     /// Ends the last record at the end of the file; the record needs no line end. If a field is still open,
     /// its quote is stray: then this returns the offset at which to continue, and must be called again.
     #[must_use]
-    pub(super) fn finish(&mut self) -> Option<u64> {
+    pub(super) fn end_last_record(&mut self) -> Option<u64> {
         match self.state {
             QuoteState::Comment => {
                 self.state = QuoteState::Plain;

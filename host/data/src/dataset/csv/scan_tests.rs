@@ -58,7 +58,7 @@ fn by_pieces(mut scan: CsvScan, text: &[u8], size: usize) -> (u64, u64, u64) {
     let mut at = 0;
     loop {
         let piece = &text[at..(at + size).min(text.len())];
-        let back = if piece.is_empty() { scan.finish() } else { scan.advance(piece) };
+        let back = if piece.is_empty() { scan.end_last_record() } else { scan.advance(piece) };
         match back {
             Some(back) => at = back as usize,
             None if piece.is_empty() => break,
@@ -77,7 +77,7 @@ fn by_records(mut scan: CsvScan, text: &[u8], size: usize) -> Vec<(usize, bool)>
     loop {
         let piece = &text[at..(at + size).min(text.len())];
         let passed = match piece.is_empty() {
-            true => scan.finish().map_or(ScanStop::All, ScanStop::Back),
+            true => scan.end_last_record().map_or(ScanStop::All, ScanStop::Back),
             false => scan.advance_to_record_end(piece),
         };
         match passed {
@@ -184,7 +184,7 @@ fn fields_with_line_ends_are_collected() {
     let spans = |text: &str, size: usize| {
         let mut scan = CsvScan { spans: Some(Vec::new()), ..CsvScan::new(b',', true) };
         text.as_bytes().chunks(size).for_each(|piece| assert_eq!(scan.advance(piece), None));
-        assert_eq!(scan.finish(), None);
+        assert_eq!(scan.end_last_record(), None);
         scan.spans.unwrap()
     };
     let long = "x".repeat(100);

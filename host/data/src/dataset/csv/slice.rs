@@ -1,7 +1,7 @@
 //! Reads a slice of a file.
 
 use super::cut::{MAX_SLICE, open_file};
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::{TextSlice, to_usize};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -16,7 +16,7 @@ pub fn read_slice<'a>(
 ) -> Result<&'a [u8], DatasetError> {
     let path = root.join(slice.unpacked.as_deref().unwrap_or(&slice.file));
     if slice.length > 2 * MAX_SLICE - 1 {
-        return fail!("{}: a part of {} bytes is too long", path.display(), slice.length);
+        return err!("{}: a part of {} bytes is too long", path.display(), slice.length);
     }
     let length = to_usize(slice.length);
     let file = open_file(&path)?;
@@ -25,12 +25,12 @@ pub fn read_slice<'a>(
     }
     match file.read_exact_at(&mut buffer[..length], slice.offset) {
         Ok(()) => Ok(&buffer[..length]),
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => fail!(
+        Err(error) if error.kind() == ErrorKind::UnexpectedEof => err!(
             "{} has changed since planning: it ends before byte {}; run the job on files that \
              no program writes to",
             path.display(),
             slice.offset + slice.length,
         ),
-        Err(error) => fail!("cannot read {}: {error}", path.display()),
+        Err(error) => err!("cannot read {}: {error}", path.display()),
     }
 }

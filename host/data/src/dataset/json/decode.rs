@@ -7,7 +7,7 @@ use super::parts::PartTarget;
 use super::plain::PlainLines;
 use super::strict;
 use crate::dataset::csv::shortened;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::UnknownKeys;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -196,7 +196,7 @@ impl JsonDecoder {
         if rows.saturating_mul(columns) <= ALLOWED_CELLS.max(text.len() as u64) {
             return Ok(());
         }
-        fail!(
+        err!(
             "{item}: {rows} rows of {columns} columns, most of them without values, take too much \
              memory; list the columns that you need in columns, or choose a smaller mini_batch_size"
         )

@@ -206,7 +206,7 @@ mod tests {
     use super::*;
     use insta::assert_snapshot;
 
-    fn of(text: impl AsRef<[u8]>) -> Option<ForeignText> {
+    fn detect(text: impl AsRef<[u8]>) -> Option<ForeignText> {
         foreign((text.as_ref(), true))
     }
 
@@ -251,11 +251,11 @@ mod tests {
             ("{a: 1}\n", None),
             ("id,name\n1,x\n", None),
         ] {
-            assert_eq!(of(text), expected, "{text:?}");
+            assert_eq!(detect(text), expected, "{text:?}");
         }
         let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
-        assert_eq!(of(utf16("\u{feff}{\"a\": 1}\n")), Some(Encoded("UTF-16")));
-        assert_eq!(of(utf16("{\"a\": 1}\n")), Some(Encoded("UTF-16LE")));
+        assert_eq!(detect(utf16("\u{feff}{\"a\": 1}\n")), Some(Encoded("UTF-16")));
+        assert_eq!(detect(utf16("{\"a\": 1}\n")), Some(Encoded("UTF-16LE")));
         // Not the whole text is known.
         let long = format!("[{}", "{\"a\": \"é\"}, ".repeat(1000));
         for cut in 2..40 {

@@ -58,7 +58,8 @@ pub fn infer_json<E: From<DatasetError>>(
             }
             let max_bytes = if full { u64::MAX } else { bytes_left };
             // An unreadable file is reported later, when it is cut into slices.
-            let taken = learned.take_file(source, &file, unpacker, max_bytes).unwrap_or_default();
+            let taken =
+                learned.learn_from_file(source, &file, unpacker, max_bytes).unwrap_or_default();
             bytes_left = bytes_left.saturating_sub(taken);
             files += u32::from(taken > 0);
             if !full && (bytes_left == 0 || files == MAX_SAMPLE_FILES) {
@@ -78,7 +79,7 @@ struct Learned {
 
 impl Learned {
     /// Learns from a file, or from about its first `max_bytes` bytes. Returns how many bytes it used.
-    fn take_file(
+    fn learn_from_file(
         &mut self,
         source: &Source,
         file: &str,
@@ -100,19 +101,19 @@ impl Learned {
             for ((_, line), number) in FilledLines::new(text).zip(slice.first_line..) {
                 // Approximate: blank lines are not counted.
                 self.notes.place = (file.to_owned(), number);
-                self.take_line(line);
+                self.learn_from_line(line);
             }
         }
         Ok(taken)
     }
 
     /// Learns from a line. Ignores lines that are not objects.
-    fn take_line(&mut self, line: &[u8]) {
+    fn learn_from_line(&mut self, line: &[u8]) {
         let Ok(line) = std::str::from_utf8(line) else { return };
         if let ValueShape::Object(members) = shape(line)
             && serde_json::from_str::<IgnoredAny>(line).is_ok()
         {
-            self.notes.take_members(&mut self.fields, members, 0);
+            self.notes.learn_from_members(&mut self.fields, members, 0);
         }
     }
 }
@@ -169,7 +170,7 @@ impl InferenceNotes {
     }
 
     /// Learns from the members of an object that is nested in `level` other values.
-    fn take_members(
+    fn learn_from_members(
         &mut self,
         fields: &mut ObjectFields,
         members: ObjectMembers<'_>,
@@ -187,19 +188,19 @@ impl InferenceNotes {
                 has_room
             };
             match fields.get(&name, may_grow) {
-                Some(kind) => self.take(kind, value, level),
+                Some(kind) => self.learn_from_value(kind, value, level),
                 None => self.doubt("and the columns after it are left out: there are too many"),
             }
         }
     }
 
     /// Learns from a value of a column or of a nested field.
-    fn take(&mut self, kind: &mut ValueKind, value: &str, level: usize) {
+    fn learn_from_value(&mut self, kind: &mut ValueKind, value: &str, level: usize) {
         let doubt = match shape(value) {
             ValueShape::Null => None,
-            ValueShape::Boolean => kind.take(ValueKind::Boolean),
-            ValueShape::Text => kind.take(ValueKind::String),
-            ValueShape::Number => kind.take_number(value),
+            ValueShape::Boolean => kind.add(ValueKind::Boolean),
+            ValueShape::Text => kind.add(ValueKind::String),
+            ValueShape::Number => kind.add_number(value),
             ValueShape::List(_) | ValueShape::Object(_) if level >= MAX_LEVELS => {
                 let is_new = !matches!(kind, ValueKind::Json);
                 *kind = ValueKind::Json;
@@ -207,16 +208,16 @@ impl InferenceNotes {
                     "is json, which keeps each value's own text, because it has more than 16 levels",
                 )
             }
-            ValueShape::List(items) => match kind.take_list() {
+            ValueShape::List(items) => match kind.add_list() {
                 Ok(item) => {
-                    items.for_each(|value| self.take(item, value, level + 1));
+                    items.for_each(|value| self.learn_from_value(item, value, level + 1));
                     None
                 }
                 Err(doubt) => doubt,
             },
-            ValueShape::Object(members) => match kind.take_object() {
+            ValueShape::Object(members) => match kind.add_object() {
                 Ok(fields) => {
-                    self.take_members(fields, members, level + 1);
+                    self.learn_from_members(fields, members, level + 1);
                     None
                 }
                 Err(doubt) => doubt,

@@ -27,7 +27,7 @@ pub(super) enum ValueKind {
 
 impl ValueKind {
     /// Adds a value of this kind, which is neither a list nor an object.
-    pub(super) fn take(&mut self, kind: Self) -> Doubt {
+    pub(super) fn add(&mut self, kind: Self) -> Doubt {
         match (&mut *self, kind) {
             (Self::Json, _) => None,
             (Self::Unknown, kind) => {
@@ -50,7 +50,7 @@ impl ValueKind {
     }
 
     /// Adds a list. If all values so far are lists, returns what their items have in common.
-    pub(super) fn take_list(&mut self) -> Result<&mut ValueKind, Doubt> {
+    pub(super) fn add_list(&mut self) -> Result<&mut ValueKind, Doubt> {
         match self {
             Self::Unknown => *self = Self::List(Box::default()),
             Self::List(_) | Self::Json => {}
@@ -66,7 +66,7 @@ impl ValueKind {
     }
 
     /// Adds an object. If all values so far are objects, returns what their members have in common.
-    pub(super) fn take_object(&mut self) -> Result<&mut ObjectFields, Doubt> {
+    pub(super) fn add_object(&mut self) -> Result<&mut ObjectFields, Doubt> {
         match self {
             Self::Unknown => *self = Self::Struct(ObjectFields::default()),
             Self::Struct(_) | Self::Json => {}
@@ -82,15 +82,15 @@ impl ValueKind {
     }
 
     /// Adds a number.
-    pub(super) fn take_number(&mut self, text: &str) -> Doubt {
+    pub(super) fn add_number(&mut self, text: &str) -> Doubt {
         if matches!(self, Self::Unknown) {
             *self = Self::Number(NumberKind::default());
         }
         let Self::Number(numbers) = self else {
-            return self.take(Self::Number(NumberKind::default()));
+            return self.add(Self::Number(NumberKind::default()));
         };
         let before = numbers.data_type();
-        numbers.take(text);
+        numbers.add(text);
         let became_text = before != DataType::Utf8 && numbers.data_type() == DataType::Utf8;
         became_text.then(|| numbers.why_text())
     }
@@ -136,7 +136,7 @@ pub(super) struct NumberKind {
 }
 
 impl NumberKind {
-    fn take(&mut self, text: &str) {
+    fn add(&mut self, text: &str) {
         // Always succeeds: the line is valid JSON.
         let Some(number) = WrittenNumber::new(text) else { return };
         let is_kept = number.float().is_some();

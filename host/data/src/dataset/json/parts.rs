@@ -24,17 +24,18 @@ impl PartTarget {
     /// How a line of a table is read. The keys in `dropped` have no column, but count as known.
     pub(super) fn of_line(schema: &Schema, dropped: &[String]) -> Self {
         let dropped = dropped.iter().map(|name| (name.clone(), Self::Typed));
-        let columns = schema.fields().iter().map(|field| (field.name().clone(), Self::of(field)));
+        let columns =
+            schema.fields().iter().map(|field| (field.name().clone(), Self::from_field(field)));
         Self::Members(dropped.chain(columns).collect())
     }
 
     fn members<'a>(fields: impl Iterator<Item = &'a Field>) -> Self {
-        Self::Members(fields.map(|field| (field.name().clone(), Self::of(field))).collect())
+        Self::Members(fields.map(|field| (field.name().clone(), Self::from_field(field))).collect())
     }
 
-    fn of(field: &Field) -> Self {
+    fn from_field(field: &Field) -> Self {
         match field.data_type() {
-            DataType::List(item) => Self::Items(Box::new(Self::of(item))),
+            DataType::List(item) => Self::Items(Box::new(Self::from_field(item))),
             DataType::Struct(fields) => Self::members(fields.iter().map(AsRef::as_ref)),
             _ if is_json(field) => Self::Json,
             _ => Self::Typed,

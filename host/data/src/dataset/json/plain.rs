@@ -88,7 +88,7 @@ impl PlainLines {
             let has_more = walk.find_more(&mut self.found);
             let records = FieldedRecords::new(text, &self.found, keys.len(), b',');
             for (index, (column, key)) in columns.iter_mut().zip(&keys).enumerate() {
-                column.take(&ColumnFields {
+                column.append_fields(&ColumnFields {
                     records: &records,
                     index,
                     key,
@@ -206,7 +206,7 @@ impl<'a> ColumnFields<'a> {
                     text => Some(long(text)?),
                 },
             };
-            buffer.put(value)
+            buffer.push(value)
         })
     }
 }
@@ -238,8 +238,8 @@ impl JsonColumn {
         }
     }
 
-    /// Takes the values. `None` if one is not in its plainest form, or has another type.
-    fn take(&mut self, fields: &ColumnFields<'_>) -> Option<()> {
+    /// Appends the values. `None` if one is not in its plainest form, or has another type.
+    fn append_fields(&mut self, fields: &ColumnFields<'_>) -> Option<()> {
         let text = fields.records.text.as_bytes();
         match self {
             Self::Int64(values) => fields.fill(

@@ -64,7 +64,7 @@ impl JsonFixture {
         for slice in self.slices(size) {
             let table = reader.read(self.root(), &slice, "t").unwrap();
             assert_eq!(table.rows + table.rejected_count, slice.rows);
-            let lines = table.lines.of(&(0..table.rows as usize).collect::<Vec<_>>());
+            let lines = table.lines.locate(&(0..table.rows as usize).collect::<Vec<_>>());
             let mut lines: Vec<_> = lines.into_iter().filter_map(|(_, line)| line).collect();
             lines.extend(table.rejected.iter().filter_map(|item| item.line));
             lines.sort_unstable();

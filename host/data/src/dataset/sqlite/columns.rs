@@ -36,7 +36,7 @@ impl StorageClass {
     }
 
     /// The class of a value. `None` for null.
-    pub(super) fn of(value: ValueRef<'_>) -> Option<Self> {
+    pub(super) fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Null => None,
             ValueRef::Integer(_) => Some(Self::Int64),

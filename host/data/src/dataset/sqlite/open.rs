@@ -3,7 +3,7 @@
 use super::bounds::{MAX_MEMORY, MAX_VALUE};
 use super::clock_functions;
 use super::error_text::describe;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
@@ -64,11 +64,11 @@ impl Database {
                 let DatasetError(reason) = describe(&error);
                 let is_missing = reason.contains("no such table");
                 let tables = if is_missing { self.list_tables() } else { String::new() };
-                return fail!("{reason}{tables}");
+                return err!("{reason}{tables}");
             }
         };
         if statement.column_count() == 0 || !statement.readonly() {
-            return fail!("is not queried: query is not a select statement; write one");
+            return err!("is not queried: query is not a select statement; write one");
         }
         Ok(statement)
     }
@@ -98,7 +98,7 @@ impl Database {
 fn check_complete(path: &Path) -> Result<(), DatasetError> {
     let log = with_suffix(path, "-wal");
     if log.metadata().is_ok_and(|found| found.len() > EMPTY_LOG_BYTES) {
-        return fail!(
+        return err!(
             "has changes in {} that are not in the database yet: a program has it open, or ended without \
              closing it; close that program, or run sqlite3 on it with PRAGMA wal_checkpoint(TRUNCATE)",
             log.display(),
@@ -108,7 +108,7 @@ fn check_complete(path: &Path) -> Result<(), DatasetError> {
     let mut first = [0; JOURNAL_MAGIC.len()];
     let read = File::open(&journal).and_then(|mut file| file.read_exact(&mut first));
     if read.is_ok() && first == JOURNAL_MAGIC {
-        return fail!(
+        return err!(
             "has an unfinished change, as {} shows: a program is writing to it, or ended while \
              writing; wait for that program, or open the database with sqlite3, which undoes the change",
             journal.display(),

@@ -5,7 +5,7 @@ use super::columns::{StorageClass, describe_value, size};
 use super::error_text::describe;
 use super::open::Database;
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, fail};
+use crate::dataset::{DatasetError, err};
 use crate::model::ByteSize;
 use arrow::array::{
     ArrayRef, BinaryBuilder, BooleanBuilder, Float64Builder, Int64Builder, RecordBatch,
@@ -65,7 +65,7 @@ impl Database {
             for (index, column) in columns.iter_mut().enumerate() {
                 let value = value(row, index)?;
                 bytes = bytes.saturating_add(size(value));
-                column.take(number, value)?;
+                column.learn_from_value(number, value)?;
             }
             check_size(bytes)
         })?;
@@ -116,7 +116,7 @@ impl Database {
             );
         match RecordBatch::try_new(Arc::clone(columns), arrays.collect()) {
             Ok(batch) => Ok(batch),
-            Err(error) => fail!("cannot become a table: {error}"),
+            Err(error) => err!("cannot become a table: {error}"),
         }
     }
 }
@@ -144,7 +144,7 @@ fn check_size(bytes: u64) -> Result<(), DatasetError> {
     if bytes <= MAX_SLICE {
         return Ok(());
     }
-    fail!(
+    err!(
         "gives more than {}, which is the most that a worker holds, and the result of a database is one \
          mini-batch; select less in query, or divide the rows among several databases",
         ByteSize(MAX_SLICE),
@@ -179,8 +179,8 @@ impl SeenColumn {
     }
 
     /// Learns from a value. Fails if it does not fit the column.
-    fn take(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
-        let Some(kind) = StorageClass::of(value) else { return Ok(()) };
+    fn learn_from_value(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
+        let Some(kind) = StorageClass::from_value(value) else { return Ok(()) };
         match (self.kind, &self.declared) {
             (None, _) => self.kind = Some(kind),
             (Some(known), None) => self.kind = Some(known.join(kind).unwrap_or(known)),
@@ -200,11 +200,11 @@ impl SeenColumn {
 fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result<(), DatasetError> {
     let found = describe_value(value);
     match value {
-        ValueRef::Text(text) if std::str::from_utf8(text).is_err() => fail!(
+        ValueRef::Text(text) if std::str::from_utf8(text).is_err() => err!(
             "has {found} in column '{column}' of row {row}; read its bytes with cast(\"{column}\" as blob) \
              in query"
         ),
-        _ => fail!(
+        _ => err!(
             "has {found} in column '{column}' of row {row}, {expected}; convert it in query, as with \
              cast(\"{column}\" as text), or leave the row out"
         ),
@@ -231,7 +231,7 @@ enum SqliteValues {
 impl ColumnBuilder {
     fn new(field: &Field) -> Result<Self, DatasetError> {
         let Some(kind) = StorageClass::from_arrow(field.data_type()) else {
-            return fail!("cannot give a column '{}' of {}", field.name(), field.data_type());
+            return err!("cannot give a column '{}' of {}", field.name(), field.data_type());
         };
         let values = match kind {
             StorageClass::Boolean => SqliteValues::Boolean(BooleanBuilder::new()),

@@ -41,7 +41,7 @@ pub(super) struct LineSlice {
 impl RowLines<'_> {
     /// The file of each of the rows, and the line on which the row begins, counted from 1. `rows` are counted
     /// from 0, and must ascend. The line is `None` if it can no longer be found.
-    pub fn of(&self, rows: &[usize]) -> Vec<(String, Option<u64>)> {
+    pub fn locate(&self, rows: &[usize]) -> Vec<(String, Option<u64>)> {
         let mut found = Vec::with_capacity(rows.len());
         match &self.origin {
             LineOrigin::Parts(parts) => {
@@ -127,7 +127,7 @@ impl RowLines<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dataset::csv::{OriginNames, put_number};
+    use crate::dataset::csv::{OriginNames, encode_number};
     use crate::dataset::{TablePart, TableReader};
     use crate::model::{Column, ColumnType, CsvFormat};
 
@@ -161,12 +161,12 @@ mod tests {
         let place = |item: &str, line| (item.to_owned(), line);
         let all = [("/one", 2), ("/one", 5), ("/one", 7), ("/two", 1), ("/two", 2)];
         let all = all.map(|(item, line)| place(item, Some(line)));
-        assert_eq!(table.lines.of(&[0, 1, 2, 3, 4]), all);
-        assert_eq!(table.lines.of(&[1, 4]), [all[1].clone(), all[4].clone()]);
-        assert_eq!(table.lines.of(&[2, 9]), [all[2].clone(), place("both", None)]);
+        assert_eq!(table.lines.locate(&[0, 1, 2, 3, 4]), all);
+        assert_eq!(table.lines.locate(&[1, 4]), [all[1].clone(), all[4].clone()]);
+        assert_eq!(table.lines.locate(&[2, 9]), [all[2].clone(), place("both", None)]);
         // If a file is gone, only the line is lost.
         std::fs::remove_file(root.join("1.csv")).unwrap();
-        assert_eq!(table.lines.of(&[0, 3]), [place("/one", None), all[3].clone()]);
+        assert_eq!(table.lines.locate(&[0, 3]), [place("/one", None), all[3].clone()]);
     }
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         names.finish().unwrap();
         let mut origins = Vec::new();
         for number in [0, 7, 0, 8, 1, 9] {
-            put_number(number, &mut origins);
+            encode_number(number, &mut origins);
         }
         std::fs::write(root.join("origins"), &origins).unwrap();
         let rows = SpilledRows {
@@ -193,7 +193,7 @@ mod tests {
         };
         let mut reader = reader();
         let table = reader.read_rows(root, &rows, "all").unwrap();
-        let found = table.lines.of(&[0, 1]);
+        let found = table.lines.locate(&[0, 1]);
         assert_eq!(found, [("/a.csv".to_owned(), Some(7)), ("/b.csv".to_owned(), Some(9))]);
     }
 }

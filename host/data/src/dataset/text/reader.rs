@@ -6,7 +6,7 @@ use crate::dataset::csv::{
     table,
 };
 use crate::dataset::json::{FilledLines, JsonDecoder, UnknownKeyRecords};
-use crate::dataset::{ArrowStream, DatasetError, fail, schema_of};
+use crate::dataset::{ArrowStream, DatasetError, err, schema_of};
 use crate::model::{
     ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
     UnknownKeys,
@@ -108,7 +108,7 @@ impl TableReader {
         };
         let keys = path.as_ref().map_or(0, |path| path.keys().count());
         let Some(in_files) = fields.len().checked_sub(keys) else {
-            return fail!("the table has {} columns and {keys} keys in its path", fields.len());
+            return err!("the table has {} columns and {keys} keys in its path", fields.len());
         };
         let data_schema = Arc::new(Schema::new(fields[..in_files].to_vec()));
         columns.truncate(in_files);
@@ -118,7 +118,7 @@ impl TableReader {
             None => Arc::clone(&all),
             Some(picked) => match all.project(picked) {
                 Ok(schema) => Arc::new(schema),
-                Err(error) => return fail!("the table's columns cannot be chosen: {error}"),
+                Err(error) => return err!("the table's columns cannot be chosen: {error}"),
             },
         };
         Ok(Self {
@@ -184,11 +184,11 @@ impl TableReader {
             [only] => only.clone(),
             several => match concat_batches(&self.schema, several) {
                 Ok(batch) => batch,
-                Err(error) => return fail!("{label}: cannot be put together: {error}"),
+                Err(error) => return err!("{label}: cannot be put together: {error}"),
             },
         };
         drop(batches);
-        self.finish(&batch, misfits, LineOrigin::Parts(origins), label)
+        self.make_loaded_table(&batch, misfits, LineOrigin::Parts(origins), label)
     }
 
     /// Reads rows that were gathered from many files. All columns are in their text. Otherwise like
@@ -207,10 +207,10 @@ impl TableReader {
         let batch = self.project(batch, label)?;
         let all_fit = misfits.count == 0;
         let origin = LineOrigin::Spilled { root: root.to_owned(), rows: rows.clone(), all_fit };
-        self.finish(&batch, misfits, origin, label)
+        self.make_loaded_table(&batch, misfits, origin, label)
     }
 
-    fn finish(
+    fn make_loaded_table(
         &mut self,
         batch: &RecordBatch,
         misfits: Misfits,
@@ -218,9 +218,9 @@ impl TableReader {
         label: &str,
     ) -> Result<LoadedTable<'_>, DatasetError> {
         let rows = batch.num_rows() as u64;
-        match ArrowStream::of(batch, &self.schema) {
+        match ArrowStream::from_batch(batch, &self.schema) {
             Ok(stream) => Ok(LoadedTable {
-                ipc: self.ipc.put(stream),
+                ipc: self.ipc.replace(stream),
                 rows,
                 rejected_count: misfits.count,
                 rejected: misfits.named,
@@ -232,7 +232,7 @@ impl TableReader {
                     label: label.to_owned(),
                 },
             }),
-            Err(error) => fail!("{label}: cannot be written as Arrow data: {error}"),
+            Err(error) => err!("{label}: cannot be written as Arrow data: {error}"),
         }
     }
 
@@ -244,7 +244,7 @@ impl TableReader {
             return Ok((self.project(batch, part.item)?, misfits));
         };
         let Some(values) = path.folder_values(&part.slice.file) else {
-            return fail!("{}: the path does not match {path}", part.item);
+            return err!("{}: the path does not match {path}", part.item);
         };
         let rows = batch.num_rows();
         let from_path = values.iter().map(|value| -> ArrayRef {
@@ -254,7 +254,7 @@ impl TableReader {
         let columns = batch.columns().iter().cloned().chain(from_path).collect();
         match RecordBatch::try_new(Arc::clone(&self.all), columns) {
             Ok(batch) => Ok((self.project(batch, part.item)?, misfits)),
-            Err(error) => fail!("{}: the columns of its path cannot be added: {error}", part.item),
+            Err(error) => err!("{}: the columns of its path cannot be added: {error}", part.item),
         }
     }
 
@@ -263,7 +263,7 @@ impl TableReader {
         let Some(picked) = &self.picked else { return Ok(batch) };
         match batch.project(picked) {
             Ok(batch) => Ok(batch),
-            Err(error) => fail!("{label}: its columns cannot be chosen: {error}"),
+            Err(error) => err!("{label}: its columns cannot be chosen: {error}"),
         }
     }
 
@@ -274,7 +274,7 @@ impl TableReader {
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
         let TablePart { root, slice, item } = part;
         if self.format.columns.is_empty() && self.json.is_none() {
-            return fail!("{item}: the table has no columns");
+            return err!("{item}: the table has no columns");
         }
         let mut text = std::mem::take(&mut self.text);
         let loaded = read_slice(root, slice, &mut text)
@@ -283,7 +283,7 @@ impl TableReader {
         let (batch, misfits) = loaded?;
         let rows = batch.num_rows() as u64;
         if rows + misfits.count != slice.rows {
-            return fail!(
+            return err!(
                 "{item} has changed since planning: the part from line {} on held {} records and \
                  now holds {}; run the job on files that no program writes to",
                 slice.first_line,
@@ -317,7 +317,7 @@ impl TableReader {
         let (columns, misfits) = sort_out(text, &self.format, is_wanted, &mut places);
         match table(columns, &self.data_schema) {
             Some(batch) => Ok((batch, misfits)),
-            None => fail!("{item}: its columns are not those of the table"),
+            None => err!("{item}: its columns are not those of the table"),
         }
     }
 
@@ -328,7 +328,7 @@ impl TableReader {
         item: &str,
         mut places: RecordOrigins<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
-        let Some(json) = &mut self.json else { return fail!("{item}: is not JSON") };
+        let Some(json) = &mut self.json else { return err!("{item}: is not JSON") };
         json.check_size(text, rows, item)?;
         let first_line = places.first_line();
         let mut misfits = Misfits::default();
@@ -357,7 +357,7 @@ impl TableReader {
                     None if misfits.kept == 0 => {
                         RecordBatch::new_empty(Arc::clone(&self.data_schema))
                     }
-                    None => fail!("{item}: its lines can be decoded one by one, and not together")?,
+                    None => err!("{item}: its lines can be decoded one by one, and not together")?,
                 }
             }
         };

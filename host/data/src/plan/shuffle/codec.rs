@@ -1,6 +1,6 @@
 //! How rows are encoded in spill files: the key, the number of the file, the line number, the text.
 
-use crate::dataset::csv::{put_number, take_number};
+use crate::dataset::csv::{decode_number, encode_number};
 use std::io::{self, BufRead, ErrorKind};
 
 /// A row. The bytes of keys sort in the same order as their values.
@@ -16,26 +16,26 @@ pub(super) struct ShuffleRow<'a> {
 
 impl<'a> ShuffleRow<'a> {
     /// Appends the row to `out`.
-    pub(super) fn put(&self, out: &mut Vec<u8>) {
-        put_number(self.key.len() as u64, out);
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        encode_number(self.key.len() as u64, out);
         out.extend_from_slice(self.key);
-        put_number(self.file, out);
-        put_number(self.line, out);
-        put_number(self.text.len() as u64, out);
+        encode_number(self.file, out);
+        encode_number(self.line, out);
+        encode_number(self.text.len() as u64, out);
         out.extend_from_slice(self.text);
     }
 
-    /// Takes a row from the front of `bytes`. `None` if there is no whole row.
-    pub(super) fn take(bytes: &mut &'a [u8]) -> Option<Self> {
-        let key = take_bytes(bytes)?;
-        let file = take_number(bytes)?;
-        let line = take_number(bytes)?;
-        Some(Self { key, file, line, text: take_bytes(bytes)? })
+    /// Decodes a row at the front of `bytes`, and advances `bytes`. `None` if there is no whole row.
+    pub(super) fn decode(bytes: &mut &'a [u8]) -> Option<Self> {
+        let key = decode_bytes(bytes)?;
+        let file = decode_number(bytes)?;
+        let line = decode_number(bytes)?;
+        Some(Self { key, file, line, text: decode_bytes(bytes)? })
     }
 }
 
-fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let length = usize::try_from(take_number(bytes)?).ok()?;
+fn decode_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(decode_number(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
     Some(taken)
@@ -73,7 +73,7 @@ fn read_number(from: &mut impl BufRead) -> io::Result<u64> {
     for length in 1..=bytes.len() {
         from.read_exact(&mut bytes[length - 1..length])?;
         if bytes[length - 1] < 0x80 {
-            return take_number(&mut &bytes[..length]).ok_or_else(damaged);
+            return decode_number(&mut &bytes[..length]).ok_or_else(damaged);
         }
     }
     Err(damaged())
@@ -92,7 +92,7 @@ pub(super) fn damaged() -> io::Error {
 }
 
 /// Appends a value to a key. The bytes 0 and 1 end the value; a zero byte in it is followed by 0xff.
-pub(super) fn put_value(value: &str, key: &mut Vec<u8>) {
+pub(super) fn encode_value(value: &str, key: &mut Vec<u8>) {
     for &byte in value.as_bytes() {
         key.push(byte);
         if byte == 0 {
@@ -143,7 +143,7 @@ mod tests {
 
     fn key(values: &[String]) -> Vec<u8> {
         let mut key = Vec::new();
-        values.iter().for_each(|value| put_value(value, &mut key));
+        values.iter().for_each(|value| encode_value(value, &mut key));
         key
     }
 
@@ -171,9 +171,9 @@ mod tests {
                 })
                 .collect();
             let mut bytes = Vec::new();
-            rows.iter().for_each(|row| row.put(&mut bytes));
+            rows.iter().for_each(|row| row.encode(&mut bytes));
             let mut rest = bytes.as_slice();
-            let seen: Vec<_> = std::iter::from_fn(|| ShuffleRow::take(&mut rest)).collect();
+            let seen: Vec<_> = std::iter::from_fn(|| ShuffleRow::decode(&mut rest)).collect();
             prop_assert_eq!(&seen, &rows);
             let mut from = bytes.as_slice();
             let mut owned = OwnedRow::default();

@@ -38,7 +38,7 @@ impl fmt::Debug for Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        self.finish();
+        self.end_process();
     }
 }
 
@@ -47,11 +47,11 @@ impl Drop for Helper {
 pub(in crate::plan) struct Idle(Mutex<Vec<Helper>>);
 
 impl Idle {
-    fn take(&self) -> Option<Helper> {
+    fn pop(&self) -> Option<Helper> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn put(&self, helper: Helper) {
+    fn push(&self, helper: Helper) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(helper);
     }
 }
@@ -116,12 +116,12 @@ impl Helper {
 
     /// Ends the process, and describes how it ended.
     fn describe_end(mut self, error: &io::Error) -> String {
-        self.finish().map_or_else(|| error.to_string(), death)
+        self.end_process().map_or_else(|| error.to_string(), death)
     }
 
     /// Ends the process by closing its pipes: behind the wall, the planner cannot send signals. A process
     /// that does not exit is killed when the planner ends.
-    fn finish(&mut self) -> Option<ExitStatus> {
+    fn end_process(&mut self) -> Option<ExitStatus> {
         (self.input, self.output) = (Box::new(io::sink()), Box::new(io::empty()));
         let child = self.child.as_mut()?;
         let begun = Instant::now();
@@ -195,13 +195,13 @@ impl Crew<'_> {
                 break Err(error);
             }
         };
-        helper.into_iter().for_each(|helper| self.idle.put(helper));
+        helper.into_iter().for_each(|helper| self.idle.push(helper));
         result
     }
 
     /// A process that has received the setup of this shuffle.
     fn next_helper(&self) -> io::Result<Helper> {
-        let mut helper = self.idle.take().map_or_else(self.start, Ok)?;
+        let mut helper = self.idle.pop().map_or_else(self.start, Ok)?;
         // If the process cannot receive this, sending the next message fails.
         let _ = helper.send(&ToHelper::Setup(self.setup.clone()));
         Ok(helper)

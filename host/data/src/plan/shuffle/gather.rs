@@ -5,7 +5,7 @@ use super::index::GroupEntry;
 use super::message::ShuffleSetup;
 use super::runs::{Run, SortedRun, merge, spill_error};
 use super::scatter::read_segment;
-use crate::dataset::csv::put_number;
+use crate::dataset::csv::encode_number;
 use crate::dataset::{DatasetError, short};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -26,7 +26,7 @@ pub(super) fn gather(setup: &ShuffleSetup, bucket: u32, pieces: u64) -> Result<(
     }
     sorted.push(SortedRun::Memory(last, 0));
     let mut groups = GroupWriter::create(setup, bucket).map_err(failed)?;
-    merge(sorted, &mut |row| groups.take(row)).map_err(failed)?;
+    merge(sorted, &mut |row| groups.add_row(row)).map_err(failed)?;
     groups.finish().map_err(failed)?;
     gathering.runs.iter().try_for_each(std::fs::remove_file).map_err(failed)
 }
@@ -73,7 +73,7 @@ impl Gathering<'_> {
                 let mut bytes = Vec::new();
                 merge(sorted?, &mut |row| {
                     bytes.clear();
-                    row.put(&mut bytes);
+                    row.encode(&mut bytes);
                     out.write_all(&bytes)
                 })?;
                 out.flush()?;
@@ -117,7 +117,7 @@ impl GroupWriter {
         })
     }
 
-    fn take(&mut self, row: ShuffleRow<'_>) -> io::Result<()> {
+    fn add_row(&mut self, row: ShuffleRow<'_>) -> io::Result<()> {
         if self.group.as_ref().is_none_or(|(group, _)| group.key != row.key) {
             self.end_group()?;
             let group = GroupEntry {
@@ -134,8 +134,8 @@ impl GroupWriter {
         self.text.write_all(row.text)?;
         self.text_length += row.text.len() as u64;
         self.scratch.clear();
-        put_number(row.file, &mut self.scratch);
-        put_number(row.line, &mut self.scratch);
+        encode_number(row.file, &mut self.scratch);
+        encode_number(row.line, &mut self.scratch);
         self.origins.write_all(&self.scratch)?;
         self.origins_length += self.scratch.len() as u64;
         if let Some((group, digest)) = &mut self.group {
@@ -151,7 +151,7 @@ impl GroupWriter {
         group.origins_length = self.origins_length - group.origins_offset;
         group.digest = short(digest);
         self.scratch.clear();
-        group.put(&mut self.scratch)?;
+        group.encode(&mut self.scratch)?;
         self.index.write_all(&self.scratch)
     }
 

@@ -30,7 +30,7 @@ pub(super) struct GroupEntry {
 
 impl GroupEntry {
     /// Appends the entry to an index.
-    pub(super) fn put(&self, out: &mut Vec<u8>) -> io::Result<()> {
+    pub(super) fn encode(&self, out: &mut Vec<u8>) -> io::Result<()> {
         encode(self, out).map_err(io::Error::other)
     }
 }

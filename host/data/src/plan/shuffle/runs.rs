@@ -15,7 +15,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Rows in memory.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    /// The rows, as written by [`ShuffleRow::put`].
+    /// The rows, as written by [`ShuffleRow::encode`].
     pub(super) bytes: Vec<u8>,
     /// The offset of each row.
     offsets: Vec<usize>,
@@ -32,7 +32,7 @@ impl Run {
         let mut rest = self.bytes.get(from..).unwrap_or_default();
         while !rest.is_empty() {
             self.offsets.push(self.bytes.len() - rest.len());
-            ShuffleRow::take(&mut rest).ok_or_else(damaged)?;
+            ShuffleRow::decode(&mut rest).ok_or_else(damaged)?;
         }
         Ok(())
     }
@@ -54,7 +54,7 @@ impl Run {
         let mut bytes = Vec::new();
         for &start in &self.offsets {
             bytes.clear();
-            row_at(&self.bytes, start).put(&mut bytes);
+            row_at(&self.bytes, start).encode(&mut bytes);
             file.write_all(&bytes)?;
         }
         file.flush()
@@ -64,7 +64,7 @@ impl Run {
 /// The row at an offset.
 fn row_at(bytes: &[u8], start: usize) -> ShuffleRow<'_> {
     let empty_row = ShuffleRow { key: &[], file: 0, line: 0, text: &[] };
-    bytes.get(start..).and_then(|mut bytes| ShuffleRow::take(&mut bytes)).unwrap_or(empty_row)
+    bytes.get(start..).and_then(|mut bytes| ShuffleRow::decode(&mut bytes)).unwrap_or(empty_row)
 }
 
 fn key_at(bytes: &[u8], start: usize) -> &[u8] {

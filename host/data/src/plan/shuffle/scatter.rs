@@ -1,6 +1,6 @@
 //! Puts the rows of a piece of the input into buckets, and writes them to one file.
 
-use super::codec::{ShuffleRow, bucket, put_value};
+use super::codec::{ShuffleRow, bucket, encode_value};
 use super::message::{BUCKETS, InputSlice, ShuffleSetup};
 use super::runs::spill_error;
 use crate::dataset::DatasetError;
@@ -43,13 +43,13 @@ impl<'a> Scatterer<'a> {
     ) -> Result<(), DatasetError> {
         self.buckets.iter_mut().for_each(Vec::clear);
         for slice in slices {
-            self.take(slice)?;
+            self.scatter_slice(slice)?;
         }
         let path = self.setup.scattered(number);
         self.write(&path).map_err(|error| spill_error(&path, &error))
     }
 
-    fn take(&mut self, from: &InputSlice) -> Result<(), DatasetError> {
+    fn scatter_slice(&mut self, from: &InputSlice) -> Result<(), DatasetError> {
         let InputSlice { root, file, slice } = from;
         let Some(root) = self.setup.roots.get(*root as usize) else {
             return Err(DatasetError(format!("there is no source {root}")));
@@ -71,8 +71,10 @@ impl<'a> Scatterer<'a> {
             key.clear();
             for &column in &setup.keys {
                 match column.checked_sub(setup.columns) {
-                    Some(index) => put_value(path_values.get(index).map_or("", AsRef::as_ref), key),
-                    None => put_value(&row.value(column, csv), key),
+                    Some(index) => {
+                        encode_value(path_values.get(index).map_or("", AsRef::as_ref), key)
+                    }
+                    None => encode_value(&row.value(column, csv), key),
                 }
             }
             if key.len() > MAX_KEY_BYTES {
@@ -88,7 +90,7 @@ impl<'a> Scatterer<'a> {
             text.clear();
             row.write(&path_fields, csv, text);
             ShuffleRow { key, file: *file, line: row.line, text }
-                .put(&mut buckets[bucket(key, BUCKETS as usize)]);
+                .encode(&mut buckets[bucket(key, BUCKETS as usize)]);
             Ok(())
         })
     }

@@ -253,7 +253,7 @@ struct Noted<'a>(Option<&'a NotePlace>);
 impl Drop for Noted<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
-            place.put(None);
+            place.write(None);
         }
     }
 }
@@ -263,7 +263,7 @@ impl SharedModels {
     fn record(&self, work: InferenceWork, model: Option<u32>) -> Noted<'_> {
         let place = self.note.get();
         if let Some(place) = place {
-            place.put(Some(InferenceNote::now(work, model)));
+            place.write(Some(InferenceNote::now(work, model)));
         }
         Noted(place)
     }
@@ -302,7 +302,7 @@ fn check_unchanged(
     what: &str,
 ) -> Result<(), InferenceError> {
     // If the file no longer exists, loading it fails anyway.
-    let now = path.metadata().ok().as_ref().map(FileStamp::of);
+    let now = path.metadata().ok().as_ref().map(FileStamp::from_metadata);
     if stamp.is_none() || now.is_none() || now == stamp {
         return Ok(());
     }

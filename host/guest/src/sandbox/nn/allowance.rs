@@ -18,7 +18,7 @@ impl Allowance {
     ///
     /// # Errors
     /// If the total would exceed the limit. The bytes are then not counted.
-    pub(super) fn take(&mut self, bytes: u64, what: &'static str) -> Result<(), TensorsFull> {
+    pub(super) fn charge(&mut self, bytes: u64, what: &'static str) -> Result<(), TensorsFull> {
         match self.held.checked_add(bytes) {
             Some(held) if held <= self.limit.0 => {
                 self.held = held;

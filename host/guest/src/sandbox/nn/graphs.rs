@@ -25,7 +25,7 @@ impl View<'_> {
 
     fn push_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Reported<Vec<NamedTensor>> {
         let bytes = outputs.iter().map(GuestTensor::output_bytes).fold(0, u64::saturating_add);
-        if let Err(error) = self.inference.allowance.take(bytes, "the outputs take") {
+        if let Err(error) = self.inference.allowance.charge(bytes, "the outputs take") {
             return self.refuse(InferenceError::refused(NnErrorCode::TooLarge, error.to_string()));
         }
         let mut named = Vec::with_capacity(outputs.len());

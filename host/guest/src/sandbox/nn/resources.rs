@@ -58,7 +58,7 @@ impl GuestTensor {
         allowance: &mut Allowance,
     ) -> Self {
         let counted = counted_bytes(&dims, &bytes);
-        if let Err(error) = allowance.take(counted, "this tensor takes") {
+        if let Err(error) = allowance.charge(counted, "this tensor takes") {
             let fault = Some(Fault::NoRoom(error));
             return Self { dims: Vec::new(), ty, bytes: Vec::new(), fault, counted: 0 };
         }

@@ -52,7 +52,7 @@ impl JobMachine {
             self.end_by_plan();
         }
         if self.nodes.values().all(JobNode::has_ended) && self.committing.is_empty() {
-            self.finish();
+            self.report_end();
         }
     }
 
@@ -115,7 +115,7 @@ impl JobMachine {
             && (self.items.total > 0 || self.succeeded == 0)
     }
 
-    fn finish(&mut self) {
+    fn report_end(&mut self) {
         let Some(ending) = self.ending.take() else { return };
         self.finished = true;
         self.report_null_numbers();

@@ -2,7 +2,7 @@
 //! failures of `init`, grants to nodes, commits, cancellation and the end. A node decides for
 //! its own workers, and detects when one of them is late (see the crate `node`).
 //!
-//! [`JobMachine::take_in`] takes a message, and [`JobMachine::decide`] makes decisions based on all messages
+//! [`JobMachine::handle`] takes a message, and [`JobMachine::decide`] makes decisions based on all messages
 //! so far. Both methods return actions for the leader and orders for nodes.
 
 mod assign;

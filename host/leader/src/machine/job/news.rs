@@ -32,7 +32,7 @@ impl JobMachine {
                 self.on_started(worker, batch, attempt);
             }
             NodeNews::Finished { worker, age, has_run, report } => {
-                let Some(granted) = self.take_back(id, report.id) else { return };
+                let Some(granted) = self.remove_granted(id, report.id) else { return };
                 // An attempt that has entered `run` was counted when it did so.
                 if !has_run {
                     self.count_begun(granted.pending.attempt);
@@ -41,7 +41,7 @@ impl JobMachine {
                 self.settle(AttemptWorker { node: id, worker }, granted.pending, started, report);
             }
             NodeNews::Lost { worker, id: batch, age, run, process_seconds, failure } => {
-                let Some(granted) = self.take_back(id, batch) else { return };
+                let Some(granted) = self.remove_granted(id, batch) else { return };
                 let by = AttemptWorker { node: id, worker };
                 self.attempt_lost(
                     by,
@@ -52,7 +52,7 @@ impl JobMachine {
             }
             NodeNews::Returned(ids) => {
                 for batch in ids.into_iter().rev() {
-                    if let Some(granted) = self.take_back(id, batch) {
+                    if let Some(granted) = self.remove_granted(id, batch) {
                         self.put_back(granted.pending);
                     }
                 }
@@ -71,7 +71,7 @@ impl JobMachine {
     }
 
     /// Removes and returns an attempt that was granted to this node. The node no longer has it.
-    fn take_back(&mut self, node: NodeId, id: MiniBatchId) -> Option<GrantedAttempt> {
+    fn remove_granted(&mut self, node: NodeId, id: MiniBatchId) -> Option<GrantedAttempt> {
         self.granted.get(&id).filter(|granted| granted.node == node)?;
         self.granted.remove(&id)
     }

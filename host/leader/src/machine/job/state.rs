@@ -151,7 +151,7 @@ impl JobMachine {
     }
 
     /// Handles a message. Returns actions and orders, in order. `now` never decreases.
-    pub fn take_in(&mut self, message: JobMessage, now: Duration) -> Vec<JobOutput> {
+    pub fn handle(&mut self, message: JobMessage, now: Duration) -> Vec<JobOutput> {
         self.now = now;
         if !self.finished {
             self.on_message(message);
@@ -160,7 +160,7 @@ impl JobMachine {
     }
 
     /// Makes decisions based on all messages so far. Returns actions and orders, in order. If an order [wants
-    /// an answer](JobOutput::wants_answer), the caller must pass the node's answer to `take_in`, and then
+    /// an answer](JobOutput::wants_answer), the caller must pass the node's answer to `handle`, and then
     /// call `decide` again.
     pub fn decide(&mut self) -> Vec<JobOutput> {
         if self.finished {

@@ -232,7 +232,7 @@ impl Cluster {
 
     fn send(&mut self, message: JobMessage) {
         self.now += Duration::from_millis(1);
-        let mut outputs = self.job.take_in(message, self.now);
+        let mut outputs = self.job.handle(message, self.now);
         outputs.extend(self.job.decide());
         for output in outputs {
             match output {

@@ -21,7 +21,7 @@ fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
 }
 
 fn send(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput> {
-    let mut outputs = job.take_in(message, secs(second));
+    let mut outputs = job.handle(message, secs(second));
     outputs.extend(job.decide());
     outputs
 }

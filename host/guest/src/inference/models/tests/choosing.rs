@@ -31,7 +31,7 @@ fn models_of_the_job_are_loaded_once() {
 fn a_model_that_changed_since_the_job_began_is_noticed() {
     let (folder, model) = named(&bytes(&layer()));
     let path = folder.path().join("model.onnx");
-    let stamp = Some(FileStamp::of(&path.metadata().expect("it is there")));
+    let stamp = Some(FileStamp::from_metadata(&path.metadata().expect("it is there")));
     let models = || vec![JobModel { stamp, ..model.clone() }];
     let loaded = open(models(), None);
     loaded.load("m").expect("nothing changed");

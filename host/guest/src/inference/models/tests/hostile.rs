@@ -171,7 +171,8 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
     let path = folder.path().join("w.bin");
     let weights: Vec<u8> = [1.0_f32; 6].iter().flat_map(|w| w.to_le_bytes()).collect();
     fs::write(&path, &weights).expect("weights");
-    let stamp = |path: &std::path::Path| FileStamp::of(&path.metadata().expect("it is there"));
+    let stamp =
+        |path: &std::path::Path| FileStamp::from_metadata(&path.metadata().expect("it is there"));
     let load = |beside: Option<Vec<(String, FileStamp)>>| {
         let models = vec![JobModel { beside, ..model.clone() }];
         let models =

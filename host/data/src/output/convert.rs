@@ -32,7 +32,7 @@ const MAX_BATCH: (usize, usize) = (1 << 16, 16 << 20);
 ///
 /// # Errors
 /// If the rows cannot be read, or the file cannot be written.
-pub fn finish<S: Read + Seek, T: Write + Send>(
+pub fn convert_appended_rows<S: Read + Seek, T: Write + Send>(
     source: S,
     target: T,
     format: &OutputFormat,

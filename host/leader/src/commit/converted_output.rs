@@ -19,11 +19,11 @@ pub(super) fn make(
     store: &CommitState,
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<(), CommitError> {
-    let (Some(rows), Some(finish)) = (&store.rows, &store.target.finish) else {
+    let (Some(rows), Some(conversion)) = (&store.rows, &store.target.conversion) else {
         return Ok(());
     };
     let output = &store.target.output;
-    let path = output.join(&finish.name);
+    let path = output.join(&conversion.name);
     let temporary = output.join(format!("{NEW_PREFIX}output"));
     // An earlier attempt to end the job may have left a file.
     let _ = fs::remove_file(&temporary);
@@ -31,7 +31,7 @@ pub(super) fn make(
     let rows = store.journal.counts().rows;
     let making =
         FileInProgress { appended, temporary: &temporary, final_path: &path, kept: appended, rows };
-    make_output_file(finish, &making, on_progress)?;
+    make_output_file(conversion, &making, on_progress)?;
     fail_point::pass("output-made");
     fs::rename(&temporary, &path)
         .map_err(|e| CommitError::disk("rename a new file to", &path, e))?;
@@ -41,7 +41,8 @@ pub(super) fn make(
 
 /// Removes the file that the output was made from.
 pub(super) fn clean_up(target: &CommitTarget) {
-    if let (Some(name), Some(_), None) = (&target.output_file, &target.finish, &target.part_suffix)
+    if let (Some(name), Some(_), None) =
+        (&target.output_file, &target.conversion, &target.part_suffix)
     {
         // If the file stays, the output beside it is still correct.
         let _ = fs::remove_file(target.output.join(name));
@@ -59,11 +60,11 @@ pub(super) fn resumed_target(
     if target.part_suffix.is_some() {
         return parts_output::resumed_target(target, is_completed);
     }
-    let Some(finish) = &target.finish else { return Ok(target) };
-    let path = target.output.join(&finish.name);
+    let Some(conversion) = &target.conversion else { return Ok(target) };
+    let path = target.output.join(&conversion.name);
     let is_gone = |name: &String| target.output.join(name).symlink_metadata().is_err();
     if is_completed && target.output_file.as_ref().is_some_and(is_gone) && path.is_file() {
-        return Ok(CommitTarget { output_file: None, finish: None, ..target });
+        return Ok(CommitTarget { output_file: None, conversion: None, ..target });
     }
     match fs::remove_file(&path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
