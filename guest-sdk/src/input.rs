@@ -52,7 +52,6 @@ pub enum Raw {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Raw {
-    /// The number of items.
     pub(crate) fn items(&self) -> usize {
         match self {
             Raw::Files(files) => files.len(),

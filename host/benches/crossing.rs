@@ -14,10 +14,10 @@ use std::path::Path;
 const FILES: usize = 100;
 const FILE_BYTES: usize = 2 << 10;
 
-/// Bytes of a table.
 const TABLE_BYTES: usize = 1 << 20;
 
-/// Gives back what it got: a table as a table, paths as rows, and for nothing no rows. Its heap starts anew with each call.
+/// Returns its input: a table as a table, paths as rows, and no rows without input. Each call starts
+/// with an empty heap.
 const ECHO: &str = r#"RUN
     (global.set $heap (i32.const 65536))
     (i32.store8 (i32.const 16) (i32.const 0))
@@ -26,7 +26,7 @@ const ECHO: &str = r#"RUN
     (i32.store (i32.const 28) (local.get $len))
     (i32.const 16))"#;
 
-/// Reads each file of the mini-batch by the host's function, and gives back no rows.
+/// Reads each file of the mini-batch with the host's function, and returns no rows.
 const READ: &str = r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
     RUN (local $at i32) (local $heap_then i32)
     (local.set $heap_then (global.get $heap))

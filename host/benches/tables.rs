@@ -1,5 +1,5 @@
 //! The inner parts that table jobs spend their time in, each beside what it replaces. `cargo bench
-//! --package sandmill` runs them; whole jobs are measured by `benches/run.py`.
+//! --package sandmill` runs them; `benches/run.py` measures whole jobs.
 
 #![expect(
     clippy::cast_possible_truncation,

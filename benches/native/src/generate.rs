@@ -4,7 +4,6 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// The number of files in a folder.
 const FILES_PER_FOLDER: usize = 1000;
 
 const WORDS: [&str; 16] = [

@@ -18,7 +18,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The number of bytes in a mini-batch.
 const MINI_BATCH_BYTES: u64 = 1 << 20;
 
 /// The maximum number of rows that are decoded together. A mini-batch of the benchmark has slightly fewer

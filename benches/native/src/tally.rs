@@ -8,7 +8,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The number of files in a mini-batch.
 const MINI_BATCH_FILES: usize = 10;
 
 /// Counts in all files in the subfolders of `folder`.

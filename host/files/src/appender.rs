@@ -188,7 +188,6 @@ impl Appender {
         Ok(())
     }
 
-    /// Copies through memory.
     fn copy_through_memory(
         &mut self,
         part: &File,

@@ -33,7 +33,6 @@ const PROBE_BYTES: usize = 4 << 10;
 const MAX_RECORD_BYTES: usize = 32 << 10;
 /// To find a path, this many bytes of records are scanned first. Then a binary search begins.
 const SCANNED_BYTES: u64 = 64 << 10;
-/// The end of a record.
 const RECORD_END: &[u8] = b"\0\n";
 /// The folder of the objects, next to the manifest's folder.
 const DATA_FOLDER: &str = "data";

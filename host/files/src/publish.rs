@@ -428,7 +428,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
     Err(OutputError::BadName { path: path.to_owned(), why })
 }
 
-/// Refuses everything except files that have a single name. Folders are handled by the caller.
+/// Refuses everything except files that have a single name. The caller handles folders.
 pub(super) fn check_kind(path: &Path, mode: u32, links: u64) -> Result<(), OutputError> {
     let what = match FileType::from_raw_mode(mode) {
         FileType::RegularFile if links <= 1 => return Ok(()),

@@ -30,7 +30,6 @@ use std::path::{Component, Path, PathBuf};
 /// What a job needs of its job directory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClaimRequest<'a> {
-    /// The job's name.
     pub(super) name: &'a str,
     /// The output folder, without links. `None` means the one in the job directory.
     pub(super) output: Option<&'a Path>,
@@ -51,7 +50,6 @@ pub(super) struct JobDirLock {
     earlier: Option<JobState>,
     /// See [`JobDirLock::mark`].
     mark: String,
-    /// Who started this run.
     started_by: Option<StartedBy>,
     /// Folders that did not exist before, innermost first.
     created: Vec<PathBuf>,
@@ -233,7 +231,7 @@ impl JobDirLock {
         &self.output
     }
 
-    /// The output folder of the earlier run.
+    /// The output folder of the earlier run. `None` if there was no earlier run.
     pub(super) fn earlier_output(&self) -> Option<PathBuf> {
         self.earlier.as_ref().map(|state| self.root.join(&state.output))
     }
@@ -383,7 +381,7 @@ fn lock_root(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
     Err(ClaimError::Running { dir: root.to_owned(), who })
 }
 
-/// Those of the folder and its ancestors that are missing, innermost first.
+/// The folder and its ancestors, as far as they are missing, innermost first.
 fn missing_folders(folder: &Path) -> Vec<PathBuf> {
     let is_missing =
         |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();

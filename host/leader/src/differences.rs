@@ -4,7 +4,6 @@ use super::identity::DIGEST_PREFIX;
 use crate::journal::JobIdentity;
 use serde_json::Value;
 
-/// The maximum number of differences that are listed.
 const MAX_LISTED: usize = 5;
 
 /// Lists what has changed, such as `arguments: was [--a], is now [--b]`. `None` if nothing has changed.

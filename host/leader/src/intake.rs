@@ -173,7 +173,7 @@ impl PlanIntake {
 }
 
 /// Notes for the journal about files that could not be read at all. A file that could be read up to some
-/// point needs no note: the rest of it is a mini-batch of its own, which keeps its number even without a
+/// point needs no note: the rest of it is a separate mini-batch, which keeps its number even without a
 /// note. `last_file`: the file of the mini-batch before `batches`.
 fn unreadable_notes(
     batches: &[MiniBatch],

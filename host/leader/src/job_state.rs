@@ -114,7 +114,7 @@ pub struct OutputSize {
 /// What `job.json` holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JobState {
-    /// The format of the file.
+    /// The version of the file's format.
     pub(super) version: u32,
     /// The job's name.
     pub name: String,

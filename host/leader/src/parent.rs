@@ -1,4 +1,4 @@
-//! The folder of the parent job. Each job copies its files into a folder of its own there, and marks that
+//! The folder of the parent job. Each job copies its files into its own folder there, and marks that
 //! folder. So no job overwrites or extends another job's copies.
 
 use super::ClaimError;
@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 const MARK_FILE: &str = ".sandmill-job";
 /// How many characters of the job's mark are in the name of its second folder.
 const MARK_CHARS_IN_NAME: usize = 8;
-/// The maximum length of a mark in bytes.
 const MAX_MARK_BYTES: u64 = 100;
 
 /// Takes `<parent>/logs/<job>` for the job with this mark. Creates the folder if it is missing. Another run

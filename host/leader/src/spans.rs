@@ -28,7 +28,6 @@ impl Spans {
         Self { job, plan: None, workers: HashMap::new(), attempts: HashMap::new() }
     }
 
-    /// Handles an event.
     pub(super) fn observe(&mut self, kind: &EventKind) {
         if self.job.is_disabled() {
             return;

@@ -98,7 +98,7 @@ fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBu
 mod tests {
     use super::*;
 
-    /// The message with which a build that has these features refuses a job with these lines.
+    /// The message of a build with these features that refuses a job with these lines.
     fn describe(lines: &str, features: &[Feature]) -> String {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt", "m.onnx"] {

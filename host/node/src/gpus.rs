@@ -91,7 +91,6 @@ impl LeasedGpus {
         self.leases.is_empty()
     }
 
-    /// The indices of the GPUs.
     pub(super) fn indices(&self) -> Vec<u32> {
         self.leases.iter().map(|lease| lease.index).collect()
     }

@@ -26,12 +26,7 @@ pub(super) enum KernelsError {
     NoPath(io::Error),
     /// The folder cannot be made.
     #[error("{}: {source}", path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    Folder { path: PathBuf, source: io::Error },
     /// The process cannot be started.
     #[error(transparent)]
     Start(io::Error),

@@ -62,7 +62,6 @@ impl PlannerReads {
         self.files.front()?.answer.clone()
     }
 
-    /// The path of a file of a source.
     pub(super) fn path(&self, source: u32, file: &str) -> PathBuf {
         let root = self.roots.get(source as usize);
         root.map_or_else(|| PathBuf::from(file), |root| root.join(file))

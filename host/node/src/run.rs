@@ -53,7 +53,6 @@ pub struct RunningJob {
     pub(super) objects: JobObjects,
     /// The objects that the planner asks for.
     pub(super) reads: PlannerReads,
-    /// The settings of `monitor`.
     pub(super) monitor_options: MonitorOptions,
     /// `None` before and after the job.
     pub(super) monitor: Option<Monitor>,

@@ -121,7 +121,6 @@ pub(super) fn template(job: &NodeJob) -> WorkerSetup {
     }
 }
 
-/// The set-up of one worker.
 pub(super) fn for_worker(
     template: &WorkerSetup,
     worker: WorkerId,

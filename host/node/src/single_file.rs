@@ -71,7 +71,7 @@ pub(super) fn give_side_inputs(
     Ok(())
 }
 
-/// The side inputs as workers find them: a single file is replaced by its new folder.
+/// The side inputs as workers find them: the new folder of a single file replaces the file.
 pub(super) fn placed(mut mounts: Vec<Mount>, job_dir: &JobDir) -> Vec<Mount> {
     for (index, mount) in mounts.iter_mut().enumerate() {
         if mount.host.is_file() {

@@ -116,7 +116,6 @@ impl NodeJob {
         Finisher::new(&options.program, spec.worker.os_sandbox, &spec.output_format)
     }
 
-    /// The request for the planner.
     pub(super) fn plan_request(&self, plan: &PlanOptions) -> PlanRequest {
         let Staged { sources, objects, .. } = &self.staged;
         PlanRequest {

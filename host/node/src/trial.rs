@@ -39,7 +39,6 @@ const LOAD_LIMIT: Duration = Duration::from_secs(60);
 const OWN_MEMORY: u64 = 1 << 30;
 /// Bytes of the largest file that the process may write.
 const LARGEST_FILE: u64 = 4 << 30;
-/// The number of files that the process may have open.
 const MAX_OPEN_FILES: u64 = 16 << 10;
 
 /// What to try. The caller must have made the folders.

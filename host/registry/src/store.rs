@@ -245,7 +245,6 @@ impl Registry {
 struct DatabaseFormat {
     application: i64,
     version: i64,
-    /// The number of tables.
     tables: i64,
 }
 
@@ -276,7 +275,7 @@ impl DatabaseFormat {
     }
 }
 
-/// The latest version of a name.
+/// The latest version of a name that was not removed. `None` if the name has no such version.
 fn latest(
     connection: &Connection,
     kind: RegisteredKind,
@@ -300,7 +299,7 @@ fn last_version(
     connection.query_row(sql, [kind.word(), name], |row| row.get(0)).map(i64::cast_unsigned)
 }
 
-/// All versions of a name, or of all names.
+/// The versions that were not removed: of a name, or of all names if `name` is `None`.
 fn versions(
     connection: &Connection,
     kind: RegisteredKind,

@@ -34,7 +34,6 @@ impl FailureFiles {
         Self { max_bytes, budget, waiting, waiting_bytes: 0, lost, last_try: Instant::now() }
     }
 
-    /// Appends a failure to a file.
     pub(super) fn append(&mut self, path: PathBuf, text: String) -> io::Result<()> {
         let text = match is_plain(text.as_bytes()) {
             true => text,

@@ -14,7 +14,6 @@ pub(super) struct JobCounters {
     pub(super) planned_items: u64,
     /// The share of the inputs that is planned, in thousandths; `None` if it is unknown.
     plan_share: Option<u16>,
-    /// Whether planning is finished.
     pub(super) planning_finished: bool,
     /// The mini-batches that ended, with success or failure.
     pub(super) done: u64,

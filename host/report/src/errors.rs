@@ -14,7 +14,6 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// The maximum size of one worker's file, in bytes.
 const MAX_WORKER_FILE_BYTES: u64 = 8 << 20;
 /// The maximum number of kinds of failures in the digest.
 const MAX_KINDS: usize = 100;
@@ -24,7 +23,6 @@ const MAX_REPORTED_KINDS: usize = 10;
 const MAX_EARLIER_BYTES: u64 = 64 << 10;
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
-/// A line of the digest.
 struct DigestLine {
     text: String,
     count: u64,
@@ -43,7 +41,6 @@ pub(super) struct Errors {
     entry_indexes: HashMap<String, usize>,
     /// The number of failures that are not in the digest, because it was full.
     others: u64,
-    /// The files of the workers.
     worker_files: FailureFiles,
     /// If the job is resumed: the digest of its earlier runs, and their most frequent failures.
     earlier: [String; 2],

@@ -219,8 +219,8 @@ mod tests {
         }
     }
 
-    /// A row that the reader rejected is given by its line number. A row that `run` reported as failed is
-    /// given by its row number.
+    /// The file names a row that the reader rejected by its line number, and a row that `run` reported as
+    /// failed by its row number.
     #[test]
     fn failed_rows_have_their_line_or_row() {
         let folder = tempfile::tempdir().unwrap();

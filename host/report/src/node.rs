@@ -125,7 +125,6 @@ pub(super) struct WorkerLogs {
     logs: PerWorker<Option<WorkerLog>>,
 }
 
-/// The log of one worker.
 struct WorkerLog {
     lines: LineLog,
     pid: u32,

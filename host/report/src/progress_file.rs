@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 const HEADER: &str = "Datetime,Total Tasks,Scheduled Tasks,Completed Tasks,Failed Tasks,\
     Elapsed Time,Estimated Remaining Time";
 
-/// The text for an unknown value.
 const UNKNOWN: &str = "N/A";
 
 /// Writes `progress.csv`. Each run of a job has its own file. Times are in seconds.

@@ -11,7 +11,6 @@ use crate::model::{Failure, FailureKind, JobDir, JobStatus, printable};
 use jiff::Timestamp;
 use std::io;
 
-/// The maximum size of one file, in bytes.
 const MAX_FILE_BYTES: u64 = 8 << 20;
 
 /// Writes these files. Without failures outside the entry script, there are no files.

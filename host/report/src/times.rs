@@ -81,7 +81,6 @@ pub(super) fn span_millis(line: &mut String, seconds: f64) {
     push_padded(line, millis % 1000, 3);
 }
 
-/// Appends a number.
 pub(super) fn number(line: &mut String, number: u64) {
     line.push_str(itoa::Buffer::new().format(number));
 }

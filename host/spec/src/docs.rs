@@ -38,7 +38,6 @@ fn keys_table(keys: &[Key]) -> String {
     table
 }
 
-/// The table cell for a key's default.
 fn default_cell(key: &Key) -> String {
     match (key.docs.unless_given, key.default) {
         (Some(words), _) => words.to_owned(),

@@ -185,10 +185,8 @@ fn first_name(key: &str) -> &str {
 /// An error that concerns a file of settings as a whole. The text follows the file's name.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FileError {
-    /// The file does not exist.
     #[error("there is no such file")]
     NotThere,
-    /// It is a folder.
     #[error("is a folder; name the {what} in it")]
     Folder {
         /// What kind of file was expected, as a word.
@@ -202,7 +200,6 @@ pub(super) enum FileError {
         /// The error that says which of them it is.
         source: io::Error,
     },
-    /// The file cannot be read.
     #[error("cannot be read: {0}")]
     Unreadable(#[source] io::Error),
     /// It is larger than the limit.
@@ -211,7 +208,6 @@ pub(super) enum FileError {
         /// What kind of file was expected, as a word.
         what: &'static str,
     },
-    /// It is not UTF-8.
     #[error("is not text in UTF-8 (byte {byte}); save it as UTF-8")]
     NotUtf8 {
         /// The first byte that is wrong, from 1.
@@ -262,7 +258,6 @@ pub(super) enum FileError {
         user: u32,
         /// The command that changes the owner.
         command: &'static str,
-        /// Its path.
         path: PathBuf,
     },
     /// Other users can write to the file, or to a folder that leads to it.
@@ -276,7 +271,6 @@ pub(super) enum FileError {
         what: &'static str,
         /// Its permissions.
         mode: u32,
-        /// Its path.
         path: PathBuf,
     },
 }
@@ -289,27 +283,16 @@ pub(super) enum PathError {
     Unfollowed {
         /// How far the path was followed.
         path: PathBuf,
-        /// The system's answer.
         source: io::Error,
     },
-    /// `..` follows a folder that does not exist.
     #[error("{} has .. after a folder that does not exist", path.display())]
-    Back {
-        /// The path.
-        path: PathBuf,
-    },
+    Back { path: PathBuf },
     /// A link whose target does not exist.
     #[error("{} is a link that leads nowhere", link.display())]
-    Dangling {
-        /// The link.
-        link: PathBuf,
-    },
+    Dangling { link: PathBuf },
     /// No part of the path exists, not even the root.
     #[error("{} cannot be found", path.display())]
-    Lost {
-        /// The path.
-        path: PathBuf,
-    },
+    Lost { path: PathBuf },
 }
 
 /// The message for a path that cannot be found or read.
@@ -462,10 +445,8 @@ fn listed<T: ToString>(items: &[T]) -> String {
 /// Why a text is not a valid template of paths.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TemplateError {
-    /// A closing brace without an opening one.
     #[error("a }} has no {{")]
     NotOpened,
-    /// A brace that is not closed.
     #[error("a {{ is not closed by }}")]
     NotClosed,
     /// Nothing separates a key from the next key, so the end of the first value is unknown.
@@ -479,28 +460,17 @@ pub(super) enum TemplateError {
         "{{{key}:...}} gives a format, which is not supported; name each part, as in \
          {{year}}/{{month}}/{{day}}"
     )]
-    Format {
-        /// The key.
-        key: String,
-    },
+    Format { key: String },
     /// A key with characters that it may not have.
     #[error("{{{key}}} is not a key; expected letters, digits and _, no digit first")]
     NoKey {
         /// The text between the braces.
         key: String,
     },
-    /// More keys than the limit.
     #[error("it has more than {limit} keys")]
-    TooMany {
-        /// The limit.
-        limit: usize,
-    },
-    /// The same key twice.
+    TooMany { limit: usize },
     #[error("{{{key}}} appears twice")]
-    Twice {
-        /// The key.
-        key: String,
-    },
+    Twice { key: String },
     /// No key at all.
     #[error("it names no key; write one as in {{store}}/{{file}}.csv")]
     Plain,
@@ -517,7 +487,6 @@ pub(super) enum StepError {
     Map {
         /// The path of the map.
         path: String,
-        /// The index.
         index: String,
     },
     /// A list does not have the named or numbered entry.
@@ -545,10 +514,8 @@ pub(super) enum StepError {
 /// Why a text is not a valid command line.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum CommandLineError {
-    /// A single quote is left open.
     #[error("a ' is not closed")]
     SingleQuote,
-    /// A double quote is left open.
     #[error("a \" is not closed")]
     DoubleQuote,
     /// A group of optional arguments is left open.
@@ -565,7 +532,6 @@ pub(super) enum KeywordError {
     /// The keyword may not have this value.
     #[error("{keyword}: found {found}; expected {expected}")]
     Value {
-        /// The keyword.
         keyword: String,
         /// The value, as JSON.
         found: String,
@@ -574,8 +540,5 @@ pub(super) enum KeywordError {
     },
     /// An unsupported keyword.
     #[error("found {keyword:?}; the supported keywords are sep, header, index, na_rep, quoting")]
-    Unknown {
-        /// The keyword.
-        keyword: String,
-    },
+    Unknown { keyword: String },
 }

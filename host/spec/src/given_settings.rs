@@ -1,7 +1,6 @@
-//! A file's values for the settings in the tables of `sandmill-model`, and what
-//! follows from these values: the values in force, the settings that affect rows, and the settings that the
-//! operator's policy may cap. Settings
-//! that are composed of several keys are read by `raw`, and checked by `check` and the other modules.
+//! A file's values for the settings in the tables of `sandmill-model`, and what follows from these values: the
+//! values in force, the settings that affect rows, and the settings that the operator's policy may cap. `raw`
+//! reads settings that are composed of several keys; `check` and the other modules check them.
 
 use super::error::SettingOrigin;
 use super::keys::{DecidesRows, LIMIT_ROWS};

@@ -4,7 +4,7 @@ use super::error::ErrorReport;
 use super::tree::{self, YamlNode, YamlValue};
 use crate::model::package_name;
 
-/// A package of which a Python script needs certain versions.
+/// A package that a Python script needs, and the versions that the script accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requirement {
     /// The package's name on PyPI, in lower case, with `-` between words.

@@ -7,7 +7,6 @@ use serde_json::{Map, Value as Json, json};
 
 /// The pattern of names of inputs and side inputs, and of jobs.
 const NAME_PATTERN: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
-/// The pattern of names of models.
 const MODEL_NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 
 /// Returns the JSON schema (draft 2020-12) of a job file in Sandmill's own keys, with descriptions and

@@ -9,7 +9,6 @@ use super::scope::Located;
 /// The environment variable with the machine's number of GPUs (docs/parallel-run-step.md G3).
 const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
-/// The maximum number of GPUs of a job.
 const MAX_GPUS: u32 = 1000;
 
 /// Refuses every number of nodes except 1, because this machine is the whole cluster

@@ -76,7 +76,6 @@ pub(super) struct GivenArguments {
 }
 
 impl TrialArguments {
-    /// A trial with these files, arguments and environment.
     pub(super) fn with(
         files: Vec<PathBuf>,
         arguments: Vec<String>,
@@ -144,7 +143,6 @@ pub(super) struct CheckArguments<'a> {
     pub(super) os_sandbox: OsSandbox,
     /// Parses components in child processes.
     pub(super) compiler: &'a Compiler,
-    /// The operator's policy.
     pub(super) policy: &'a OperatorPolicy,
     /// The user's path of ONNX Runtime, for models.
     pub(super) onnxruntime: Option<NamedLibrary>,

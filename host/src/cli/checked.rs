@@ -68,7 +68,6 @@ struct CheckedImport {
     refused: Option<String>,
 }
 
-/// The outcome of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct RunOutcome {
     /// Whether nothing failed.
@@ -123,7 +122,6 @@ impl CheckedScript {
         }
     }
 
-    /// Whether an import is refused.
     pub(super) fn has_refused_imports(&self) -> bool {
         self.imports.iter().any(|import| import.refused.is_some())
     }

@@ -21,7 +21,6 @@ pub(super) struct DoctorCheck {
     pub(super) found: Option<String>,
     /// Why the tool or feature is missing.
     pub(super) missing: Option<String>,
-    /// What to do about it.
     pub(super) what_to_do: Option<&'static str>,
 }
 

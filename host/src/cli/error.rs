@@ -20,10 +20,8 @@ pub(super) enum ArgumentError {
     /// Not of the form KEY=VALUE.
     #[error("write KEY=VALUE, as in mini_batch_size=100")]
     Setting,
-    /// An invalid number of workers.
     #[error("expected a whole number of workers of at least 1")]
     Workers,
-    /// An invalid number of GPUs.
     #[error("expected a whole number of GPUs, 0 for none")]
     Gpus,
     /// An unknown runtime.

@@ -49,7 +49,6 @@ impl From<Exit> for ExitCode {
 /// Why a command failed.
 #[derive(Debug)]
 pub(super) struct Problem {
-    /// The exit code.
     pub(super) exit: Exit,
     error: anyhow::Error,
 }

@@ -25,7 +25,6 @@ const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
 /// The pause between two updates with `status --watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArguments {
     #[command(flatten)]
@@ -42,7 +41,6 @@ pub(super) struct StatusArguments {
     exit_code: bool,
 }
 
-/// Arguments of `explain`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArguments {
     #[command(flatten)]
@@ -52,7 +50,6 @@ pub(super) struct ExplainArguments {
     json: bool,
 }
 
-/// Arguments of `logs`.
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArguments {
     #[command(flatten)]

@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 /// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 
-/// The arguments of `inspect`.
 #[derive(Debug, clap::Args)]
 pub(super) struct InspectArguments {
     /// A component, or a core module with WIT metadata.

@@ -32,7 +32,6 @@ pub(super) struct JobsArguments {
     policy: super::PolicyArgument,
 }
 
-/// Prints the jobs.
 pub(super) fn jobs(arguments: &JobsArguments) -> Result<Exit, Problem> {
     let root = &arguments.root.folder()?;
     let found = selected_jobs(arguments, root)?;

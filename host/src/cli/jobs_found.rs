@@ -25,7 +25,6 @@ pub(super) struct RootArgument {
 }
 
 impl RootArgument {
-    /// The folder.
     pub(super) fn folder(&self) -> Result<PathBuf, Problem> {
         match &self.root {
             Some(root) => Ok(root.clone()),
@@ -53,7 +52,6 @@ pub(super) enum CurrentState {
 }
 
 impl CurrentState {
-    /// All states.
     pub(super) const ALL: [Self; 6] = [
         Self::Running,
         Self::Waiting,

@@ -36,7 +36,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum number of bytes that are passed on in one piece.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// The arguments of `map`.
 #[derive(Debug, clap::Args)]
 pub(super) struct MapArguments {
     /// A script in Python or JavaScript, a component, a core module, or the folder of a guest crate or of C

@@ -16,7 +16,6 @@ pub(super) struct MetricsArguments {
     root: RootArgument,
 }
 
-/// Prints the metrics.
 pub(super) fn metrics(arguments: &MetricsArguments) -> Result<Exit, Problem> {
     // `print` would escape the backslashes of labels, which are escaped already.
     print_json(&text(&list_jobs(&arguments.root.folder()?)?))?;

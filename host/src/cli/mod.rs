@@ -216,7 +216,6 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs a command.
 fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> {
     match command {
         Command::Run(arguments) if arguments.dry_run => {

@@ -81,7 +81,6 @@ pub(super) enum OutputStream {
     Err,
 }
 
-/// Whether the stream is a terminal.
 pub(super) fn is_terminal(stream: OutputStream) -> bool {
     match stream {
         OutputStream::Out => std::io::stdout().is_terminal(),

@@ -90,7 +90,6 @@ enum RuntimeArgument {
     Science,
 }
 
-/// Runs the command.
 pub(super) fn python(command: &PythonCommand) -> Result<Exit, Problem> {
     let install = match command {
         PythonCommand::Install(install) => install,
@@ -128,7 +127,6 @@ fn vendor(arguments: &VendorArguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// Runs the command.
 pub(super) fn javascript(command: &JavascriptCommand) -> Result<Exit, Problem> {
     let JavascriptCommand::Install(how) = command;
     install_runtime(runtimes::Runtime::JavaScript, how)

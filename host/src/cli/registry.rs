@@ -108,7 +108,6 @@ fn name(text: &str) -> Result<String, ArgumentError> {
     }
 }
 
-/// The maximum length of a description, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
 
 fn description(text: &str) -> Result<String, ArgumentError> {

@@ -200,7 +200,6 @@ impl BackendArguments {
     }
 }
 
-/// Runs a job.
 pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let LoadedJob { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
     let config = arguments.job.config()?;
@@ -397,7 +396,6 @@ fn start(
     run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)
 }
 
-/// The exit code for this result.
 fn exit_of(result: &JobResult) -> Exit {
     match result.status {
         JobStatus::Completed => Exit::Completed,

@@ -18,7 +18,6 @@ pub(super) struct ExistingScript {
 }
 
 impl ExistingScript {
-    /// The script at a path.
     pub(super) fn at(path: &Path) -> anyhow::Result<Self> {
         let found = path.canonicalize().with_context(|| path.display().to_string())?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -24,7 +24,6 @@ pub(super) struct ToolArguments {
 /// The tools that the options select.
 pub(super) struct ToolSettings {
     pub(super) config: Config,
-    /// The operator's policy.
     pub(super) policy: OperatorPolicy,
     /// The sandmill binary, for child processes.
     pub(super) program: PathBuf,

@@ -79,7 +79,6 @@ impl CacheDir {
         Err(io::Error::other(format!("{MAX_COPIES} jobs use the same objects already")))
     }
 
-    /// The folder of the slot.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -122,12 +121,10 @@ impl Drop for CacheDir {
     }
 }
 
-/// The path of the manifest.
 pub(super) fn manifest_path(folder: &Path) -> PathBuf {
     folder.join("list").join("manifest")
 }
 
-/// Begins the manifest of a folder.
 pub(super) fn begin_manifest(folder: &Path) -> io::Result<ManifestWriter> {
     ManifestWriter::new(manifest_path(folder).with_extension("part"))
 }

@@ -79,7 +79,6 @@ impl FetchProgress {
         self.is_done.store(true, Ordering::Release);
     }
 
-    /// Whether the work is done.
     pub(super) fn is_done(&self) -> bool {
         self.is_done.load(Ordering::Acquire)
     }

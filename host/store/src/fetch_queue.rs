@@ -93,7 +93,6 @@ impl FetchQueue {
         name.file_name().is_some() && name.components().all(is_plain)
     }
 
-    /// Opens the manifest of this folder's objects.
     pub(super) fn open_manifest(&self) -> io::Result<Manifest> {
         Manifest::open(&manifest_path(&self.request.folder))
     }

@@ -126,7 +126,7 @@ pub struct Failed {
     pub text: String,
 }
 
-/// The kinds of errors with a store, by which programs can decide.
+/// The kinds of errors with a store, so that programs can decide what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoreErrorKind {
     /// The job or the datastores file names something that cannot be fetched.

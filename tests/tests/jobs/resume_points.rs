@@ -88,8 +88,7 @@ fn a_leader_may_end_anywhere_before_parts_are_made() {
     kill_at_each_point(job_with_parts, ":cut");
 }
 
-/// The leader is killed at each fail point, which is given by its name. This also covers points late in a
-/// job.
+/// Each fail point, by its name, kills the leader. This also covers points late in a job.
 #[test]
 fn a_leader_may_end_at_each_point_by_name() {
     let names = names(&root().join("host"));

@@ -16,8 +16,8 @@ use crate::output::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
 
-/// The kernel's clock for file times advances in steps of some milliseconds. Because a file's time may be
-/// this much too early, the time at which files were loaded is set back by it.
+/// The kernel's clock for file times advances in steps of some milliseconds. A file's time may be this
+/// much too early, so we subtract this step from the time at which files were loaded.
 const FILE_TIME_STEP: SignedDuration = SignedDuration::from_millis(20);
 
 /// Loads one mini-batch after another and reuses its buffers.

@@ -35,7 +35,6 @@ pub(super) struct FileRows {
     pub(super) item: String,
     /// The number of the first row in the file, from 0.
     pub(super) first: u64,
-    /// How many rows.
     pub(super) count: u64,
 }
 

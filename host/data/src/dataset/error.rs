@@ -30,7 +30,6 @@ pub(super) enum StoredError {
     Time {
         /// Nanoseconds since 1970.
         nanos: i128,
-        /// The unit of the type.
         unit: TimeUnit,
     },
     /// An interval that the type cannot hold.
@@ -38,15 +37,7 @@ pub(super) enum StoredError {
         "the interval of {months} months, {days} days and {millis} milliseconds does not fit the Arrow type \
          that the file names for its column; leave the column out with the key columns, or write the file again"
     )]
-    Interval {
-        /// The number of months.
-        months: u32,
-        /// The number of days.
-        days: u32,
-        /// The number of milliseconds.
-        millis: u32,
-    },
-    /// The error that Arrow reports.
+    Interval { months: u32, days: u32, millis: u32 },
     #[error(transparent)]
     Arrow(#[from] ArrowError),
 }
@@ -79,25 +70,18 @@ fn unit_name(unit: TimeUnit) -> &'static str {
 pub(super) enum MisfitError {
     /// A stored value cannot be converted.
     #[error("column '{column}': {source}")]
-    Stored {
-        /// The name of the column.
-        column: String,
-        /// What is wrong.
-        source: StoredError,
-    },
+    Stored { column: String, source: StoredError },
     /// A value that the table's type cannot hold.
     #[error(
         "column '{column}': a value of {from} is not a valid {to}, the type of the table ({source}); write \
          the files with one type, or leave the column out with the key columns"
     )]
     Value {
-        /// The name of the column.
         column: String,
         /// The type that the file has.
         from: DataType,
         /// The type that the table has.
         to: DataType,
-        /// The error that Arrow reports.
         source: ArrowError,
     },
 }
@@ -105,44 +89,22 @@ pub(super) enum MisfitError {
 /// Why an entry of an input's folder cannot be passed to the entry script.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EntryError {
-    /// A folder that cannot be listed.
     #[error("{} cannot be listed: {source}", path.display())]
-    Unlisted {
-        /// The folder.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Unlisted { path: PathBuf, source: io::Error },
     /// An entry that is neither a file, a folder nor a link.
     #[error(
         "{} is a device, fifo or socket, and an input has only files; move it away, or name the files by a \
          glob that leaves it out",
         path.display()
     )]
-    Special {
-        /// The entry.
-        path: PathBuf,
-    },
-    /// A name that is not UTF-8.
+    Special { path: PathBuf },
     #[error("the name {path:?} is not UTF-8; rename the file")]
-    NotUtf8 {
-        /// The file.
-        path: PathBuf,
-    },
+    NotUtf8 { path: PathBuf },
     /// A link to nothing.
     #[error("{} is a broken link; remove or repair it", link.display())]
-    Dangling {
-        /// The link.
-        link: PathBuf,
-    },
-    /// A link that cannot be followed.
+    Dangling { link: PathBuf },
     #[error("cannot follow {}: {source}", link.display())]
-    Unfollowed {
-        /// The link.
-        link: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Unfollowed { link: PathBuf, source: io::Error },
     /// A link to a folder outside the input.
     #[error(
         "{} is a link to a folder outside of the input ({}); name that folder as a path of the input to \
@@ -151,7 +113,6 @@ pub(super) enum EntryError {
         to.as_ref().map_or_else(|| "elsewhere".to_owned(), |to| to.display().to_string())
     )]
     FolderOutside {
-        /// The link.
         link: PathBuf,
         /// The folder, if it is known.
         to: Option<PathBuf>,
@@ -163,12 +124,7 @@ pub(super) enum EntryError {
         link.display(),
         to.display()
     )]
-    Outside {
-        /// The link.
-        link: PathBuf,
-        /// The file.
-        to: PathBuf,
-    },
+    Outside { link: PathBuf, to: PathBuf },
     /// A link that guests cannot follow, because they see only the root.
     #[error(
         "{} links to {} by an absolute path, which the entry script cannot follow; make it a relative \
@@ -177,15 +133,11 @@ pub(super) enum EntryError {
         to.display()
     )]
     Absolute {
-        /// The link.
         link: PathBuf,
         /// The path in the link.
         to: PathBuf,
     },
     /// A link to something that is neither a file nor a folder.
     #[error("{} is a link to a device, fifo or socket; remove it", link.display())]
-    ToSpecial {
-        /// The link.
-        link: PathBuf,
-    },
+    ToSpecial { link: PathBuf },
 }

@@ -10,7 +10,7 @@ use std::path::Path;
 /// How many bytes of a file are inspected.
 const INSPECTED_BYTES: usize = 4 << 10;
 
-/// What a file may be.
+/// What we can do with a file, judged by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileFormat {
     /// A format that we can read, if the job file names it.

@@ -29,7 +29,6 @@ pub(super) struct Messages<S> {
     bytes_left: u64,
 }
 
-/// One message.
 enum AppendedMessage {
     Schema(Arc<Schema>, Buffer),
     /// Rows, or a dictionary.

@@ -1,5 +1,5 @@
 //! Formats the values of a table's columns: single values as Python prints them, lists, maps and structs as
-//! JSON, and whole rows as JSON lines. Quotes are added by `style`.
+//! JSON, and whole rows as JSON lines. `style` adds quotes.
 
 use super::json::text;
 use super::layouts::{ListOffsets, Nulls, RunEndColumn, UnionColumns};
@@ -118,7 +118,6 @@ impl<'a> TextColumn<'a> {
         self.style
     }
 
-    /// Whether the row is null.
     #[inline]
     pub(super) fn is_null(&self, row: usize) -> bool {
         match &self.nulls {

@@ -21,7 +21,7 @@ pub(super) struct Dictionaries(Vec<Dictionary>);
 #[derive(Debug)]
 struct Dictionary {
     converter: RowConverter,
-    /// The key of each value. The value is encoded by `converter`.
+    /// The key of each value, in the encoding of `converter`.
     keys: HashMap<Box<[u8]>, i32>,
     /// New values, in the order in which they were found.
     new_values: Vec<ArrayRef>,

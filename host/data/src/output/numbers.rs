@@ -183,7 +183,6 @@ impl NumberCell {
     }
 }
 
-/// Appends one number.
 #[inline]
 pub(super) fn append(value: impl NumberText, out: &mut Vec<u8>) {
     let mut cell = NumberCell::EMPTY;

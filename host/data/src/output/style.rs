@@ -37,7 +37,6 @@ pub(super) struct Style {
 pub(super) struct NeedsQuotes;
 
 impl Style {
-    /// The style of an output format.
     pub(super) fn new(format: &OutputFormat) -> Self {
         // If the delimiter may occur in numbers or booleans, some of them need quotes.
         let is_in_numbers =
@@ -54,7 +53,6 @@ impl Style {
         style
     }
 
-    /// Appends a null.
     #[inline]
     pub(super) fn push_null(&self, out: &mut Vec<u8>) -> Result<(), NeedsQuotes> {
         out.extend_from_slice(self.null.as_ref().ok_or(NeedsQuotes)?);

@@ -30,11 +30,8 @@ pub(super) enum TypeError {
      set output_format.type to {others}"
 )]
 pub(super) struct ColumnError {
-    /// The column's name.
     pub(super) name: String,
-    /// The column's type.
     pub(super) kind: DataType,
-    /// What is wrong with the type.
     pub(super) source: TypeError,
     /// The output types that can hold the column.
     pub(super) others: &'static str,
@@ -59,19 +56,12 @@ pub(super) enum FitError {
         kind: DataType,
         /// The index of the row among the attempt's rows; `None` if no single row is at fault.
         row: Option<u64>,
-        /// The type of the output.
         output: OutputKind,
-        /// Arrow's error.
         source: ArrowError,
     },
     /// Arrow cannot make a table of the columns.
     #[error("the returned table cannot be written as {}: {source}", output.name())]
-    Table {
-        /// The type of the output.
-        output: OutputKind,
-        /// Arrow's error.
-        source: ArrowError,
-    },
+    Table { output: OutputKind, source: ArrowError },
 }
 
 fn in_row(row: Option<u64>) -> String {
@@ -93,20 +83,10 @@ pub(super) fn reason(error: &ArrowError) -> String {
 pub(super) enum AttemptError {
     /// The rows cannot be appended.
     #[error("the returned table cannot be written as {}: {source}", output.name())]
-    Stream {
-        /// The type of the output.
-        output: OutputKind,
-        /// Arrow's error.
-        source: ArrowError,
-    },
+    Stream { output: OutputKind, source: ArrowError },
     /// No file can be made from the rows.
     #[error("the returned table cannot be written as {}: {source}", output.name())]
-    File {
-        /// The type of the output.
-        output: OutputKind,
-        /// The reason.
-        source: FinishError,
-    },
+    File { output: OutputKind, source: FinishError },
 }
 
 /// Why column names cannot make a header.
@@ -117,19 +97,12 @@ pub(super) enum NamesError {
         "the column's name {name:?} cannot be written in the header without quotes, and \
          output_format.quoting is none: choose another quoting or delimiter"
     )]
-    Quotes {
-        /// The name.
-        name: String,
-    },
-    /// The header is too long.
+    Quotes { name: String },
     #[error(
         "the names of the table's columns make a header line of more than {limit}: set \
          output_format.header to false"
     )]
-    Long {
-        /// The limit.
-        limit: ByteSize,
-    },
+    Long { limit: ByteSize },
 }
 
 /// Why the input's columns cannot be joined with rows.

@@ -11,11 +11,8 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 
-/// Seconds of a day.
 const DAY_SECONDS: i64 = 86_400;
-/// Milliseconds of a day.
 pub(super) const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
-/// Nanoseconds of a second.
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
 /// A column of dates, times, durations or intervals. In the variants with an `i64`, this number says how many
@@ -234,7 +231,6 @@ fn push_date(days: i64, out: &mut Vec<u8>) {
     push_two_digits(day, out);
 }
 
-/// Appends the time of day.
 fn push_time_of_day(value: i64, per_second: i64, out: &mut Vec<u8>) {
     let second = value / per_second;
     push_two_digits(second / 3600, out);

@@ -25,7 +25,6 @@ pub(super) struct PlanInput<'a> {
     pub(super) first: u32,
     pub(super) sources: &'a [Source],
     pub(super) table: &'a TableInput,
-    /// The planner's request.
     pub(super) request: &'a PlanRequest,
     /// Whether the columns are inferred from all files, or only from the beginning of the input.
     pub(super) infers_from_all: bool,
@@ -48,12 +47,11 @@ pub(super) struct PlanInput<'a> {
 }
 
 impl PlanInput<'_> {
-    /// The input's name.
     pub(super) fn name(&self) -> &str {
         &self.sources[0].dataset
     }
 
-    /// Records that rows were taken.
+    /// Subtracts rows from those that are still to be taken, if their number is limited.
     pub(super) fn count_taken(&self, rows: u64) {
         let left = self.rows_left.get();
         if left < u64::MAX {
@@ -217,7 +215,6 @@ impl PlanInput<'_> {
         &self.sources[(index - self.first) as usize]
     }
 
-    /// The CSV dialect.
     pub(super) fn csv(&self) -> &CsvFormat {
         &self.table.csv
     }

@@ -20,13 +20,11 @@ impl MiniBatchDigest {
         Self(Sha256::new())
     }
 
-    /// Adds the version of a file.
     pub(super) fn add_file(&mut self, found: FileVersion) {
         self.0.update(FILE_TAG);
         self.0.update(found.bytes());
     }
 
-    /// Adds a digest of data.
     pub(super) fn add_digest(&mut self, digest: u64) {
         self.0.update(DIGEST_TAG);
         self.0.update(digest.to_le_bytes());

@@ -193,7 +193,6 @@ impl<'a> PlanWriter<'a> {
         self.add(source, MiniBatchWork::Unreadable(BadFile { file, reason }), stamp)
     }
 
-    /// The number of unreadable files so far.
     pub(super) fn unreadable_files(&self) -> u64 {
         self.unreadable_files
     }

@@ -105,7 +105,6 @@ fn format(
     Ok(format)
 }
 
-/// The format of a CSV input.
 fn csv_format(
     input: &PlanInput<'_>,
     unpacker: &Unpacker,
@@ -171,7 +170,6 @@ fn given_types(
     Ok(types)
 }
 
-/// The format of an input of JSON lines.
 fn json_format(
     input: &PlanInput<'_>,
     unpacker: &Unpacker,

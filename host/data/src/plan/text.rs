@@ -17,9 +17,7 @@ use std::fs::Metadata;
 pub(super) struct FoundSlice<'a> {
     /// The index of the file's source.
     pub(super) source: u32,
-    /// The slice itself.
     pub(super) slice: TextSlice,
-    /// The metadata of the file.
     pub(super) metadata: &'a Metadata,
 }
 

@@ -30,7 +30,6 @@ use std::time::{Duration, SystemTime};
 const MAGIC: &[u8; 8] = b"SMCODE04";
 /// The trailer: the magic bytes and the checksum.
 const TRAILER_BYTES: usize = MAGIC.len() + 16;
-/// The prefix of the names of temporary files.
 pub(super) const TEMPORARY_PREFIX: &str = "tmp-";
 /// On a file system without locks, a temporary file is removed after this time.
 const STALE_AFTER: Duration = Duration::from_secs(24 * 60 * 60);

@@ -20,7 +20,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time limit of one task.
 const TASK_TIME_LIMIT: Duration = Duration::from_secs(600);
 /// How often `stop` is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);

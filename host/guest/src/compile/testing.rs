@@ -31,8 +31,8 @@ pub const RUN: &str = r#"(func (export "NAME#run")
 /// A module whose `run` returns no rows.
 pub const RUN_EMPTY: &str = "RUN (i32.const 0))";
 
-/// A core module with metadata for a world of the contract. In `body`, `RUN` is replaced by the head of
-/// `run`, and `NAME` by the name of the exported interface.
+/// A core module with metadata for a world of the contract. In `body`, `RUN` stands for the head of
+/// `run`, and `NAME` for the name of the exported interface.
 pub fn module(world: &str, body: &str) -> Vec<u8> {
     let name = if world == "run-only" {
         "sandmill:entry/entry-run@0.1.0"

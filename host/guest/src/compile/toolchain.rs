@@ -46,7 +46,6 @@ impl Toolchain {
         Some(Self::Distribution { linker: linker(sysroot)? })
     }
 
-    /// The target's name.
     pub(super) fn target(&self) -> &'static str {
         match self {
             Self::Rustup => "wasm32-wasip2",

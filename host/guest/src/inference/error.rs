@@ -6,7 +6,6 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The maximum length of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 2000;
 
 /// The error codes of `wasi:nn`.

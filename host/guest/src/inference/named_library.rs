@@ -113,7 +113,6 @@ impl NamedLibrary {
     }
 }
 
-/// The libraries in a folder.
 fn libraries_in(folder: &Path) -> Vec<PathBuf> {
     let mut folders: Vec<PathBuf> = SUBFOLDERS.iter().map(|below| folder.join(below)).collect();
     // The packages of a virtual environment or of the system's Python.

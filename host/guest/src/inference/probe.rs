@@ -22,7 +22,6 @@ pub const KERNELS_COMMAND: &str = "gpu-prepare";
 /// The version of tract in this program.
 pub const TRACT_VERSION: &str = "0.23.9";
 
-/// The time limit of one test.
 pub(super) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum length of the child's output, in bytes.
 pub(super) const MAX_ANSWER_BYTES: u64 = 64 << 10;
@@ -82,7 +81,6 @@ pub struct ModelVerdict {
     pub left_out: Vec<String>,
 }
 
-/// An answer that reports a problem.
 pub(super) fn answer_with_problem(error: impl Error) -> ProbeAnswer {
     ProbeAnswer { problem: Some(error.to_string()), ..ProbeAnswer::default() }
 }

@@ -79,8 +79,7 @@ impl KnownDigest {
     }
 }
 
-/// The content of the file. Its last word is a checksum, so that a file of which only a part was written is
-/// not used.
+/// The content of the file. Its last word is a checksum, so that a partly written file is not used.
 fn line(stamp: &str, digest: &str) -> String {
     let text = format!("{stamp} {digest}");
     format!("{text} {}\n", hex(Sha256::digest(&text)))

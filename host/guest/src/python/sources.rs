@@ -128,7 +128,6 @@ const FUNCTIONS_FILE: &str = "imports.txt";
 /// The name of the file with the world, in the folder of the sources.
 pub(super) const WORLD_FILE: &str = "light.wit";
 
-/// The world of the light runtime.
 const LIGHT_WORLD: &str = include_str!("../../../../python/light.wit");
 
 /// A digest of all sources of a runtime, in 12 hex digits.

@@ -6,40 +6,23 @@ use std::io::{self, ErrorKind};
 /// Why a file cannot be read for the guest.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum GuestReadError {
-    /// The path is too long.
     #[error("the path is longer than {limit} bytes")]
     Long {
         /// The longest path that is allowed, in bytes.
         limit: usize,
     },
-    /// The path is relative.
     #[error("{path:?} is not an absolute path")]
-    Relative {
-        /// The path.
-        path: String,
-    },
-    /// The path contains a null character.
+    Relative { path: String },
     #[error("{path:?} contains a null character")]
-    Null {
-        /// The path.
-        path: String,
-    },
+    Null { path: String },
     /// The path is not in any of the guest's folders.
     #[error("{path}: it is outside of the folders that were granted")]
-    Outside {
-        /// The path.
-        path: String,
-    },
+    Outside { path: String },
     /// The path leads to a folder, a FIFO or another special file.
     #[error("{path}: it is not a regular file")]
-    Irregular {
-        /// The path.
-        path: String,
-    },
-    /// The file is larger than the limit.
+    Irregular { path: String },
     #[error("{path}: it has {length} bytes, more than limits.read allows ({limit})")]
     TooLarge {
-        /// The path.
         path: String,
         /// The size of the file, in bytes.
         length: u64,
@@ -48,12 +31,7 @@ pub(super) enum GuestReadError {
     },
     /// The operating system refused.
     #[error("{path}: {}", io_reason(source))]
-    Io {
-        /// The path.
-        path: String,
-        /// The system's answer.
-        source: io::Error,
-    },
+    Io { path: String, source: io::Error },
 }
 
 /// Why a file cannot be read. The text continues after the file's path.

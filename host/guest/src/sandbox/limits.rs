@@ -12,7 +12,6 @@ const MAX_INSTANCES_OR_TABLES: usize = 1000;
 /// The maximum number of linear memories of an entry script. Each reserves gigabytes of address space.
 const MAX_MEMORIES: usize = 100;
 
-/// A refused growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GrowthRefusal {
     /// The bytes that were in use before.

@@ -14,7 +14,6 @@ use super::virtual_time::{VirtualClock, VirtualTime};
 use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::{ResourceTable, WasiCtx, WasiCtxView, WasiView};
 
-/// The data of an instance.
 pub(super) struct InstanceState {
     pub(super) wasi: WasiCtx,
     pub(super) table: ResourceTable,

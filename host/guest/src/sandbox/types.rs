@@ -105,7 +105,6 @@ impl Copied {
         self.ends.push((self.bytes.len() as u64) << 1 | u64::from(failed));
     }
 
-    /// The raw bytes.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }

@@ -29,7 +29,6 @@ use wasmtime_wasi::p2::{
 type Context<'a> = StoreContextMut<'a, InstanceState>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 type Folder = Resource<Descriptor>;
-/// Folders and their names.
 type Folders = Vec<(Folder, String)>;
 
 /// Replaces the functions of WASI.

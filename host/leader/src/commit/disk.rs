@@ -23,7 +23,6 @@ pub(super) fn open_part(path: &Path) -> Result<File, Errno> {
     rustix::fs::open(path, flags, Mode::empty()).map(File::from)
 }
 
-/// Syncs the file system that holds a folder.
 pub(super) fn sync_file_system_of(folder: &Path) -> Result<(), CommitError> {
     File::open(folder)
         .and_then(|opened| Ok(rustix::fs::syncfs(opened)?))
@@ -36,7 +35,6 @@ pub(super) fn sync_folder(folder: &Path) -> Result<(), CommitError> {
     synced.map_err(|e| CommitError::disk("write to disk", folder, e))
 }
 
-/// Whether the file begins with these bytes.
 pub(super) fn begins_with(file: &File, bytes: &[u8]) -> bool {
     let mut found = vec![0; bytes.len()];
     file.read_exact_at(&mut found, 0).is_ok() && found == bytes

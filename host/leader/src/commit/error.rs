@@ -23,21 +23,14 @@ pub(crate) enum CommitError {
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The error of the system.
         source: io::Error,
     },
     /// A file cannot be read. The message is the system's error, without additions.
     #[error("{source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// Rows or files could not be stored.
     #[error(transparent)]
     Output(#[from] OutputError),
-    /// The journal failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// The output file does not hold what was written to it.
@@ -47,12 +40,7 @@ pub(crate) enum CommitError {
          output, or differ, are copied there again or computed again",
         path.display()
     )]
-    OutputChanged {
-        /// The output file.
-        path: PathBuf,
-        /// What differs.
-        change: OutputChange,
-    },
+    OutputChanged { path: PathBuf, change: OutputChange },
     /// A published file has fewer bytes than mini-batches wrote to it.
     #[error(
         "{} has {found} bytes, and mini-batches of this job have written {written} to it: \
@@ -60,7 +48,6 @@ pub(crate) enum CommitError {
         path.display()
     )]
     FileCut {
-        /// The file.
         path: PathBuf,
         /// Bytes that the file has.
         found: u64,
@@ -69,12 +56,7 @@ pub(crate) enum CommitError {
     },
     /// What a worker wrote outside mini-batches cannot be published.
     #[error("what {worker} wrote in init or shutdown cannot be published: {source}")]
-    Left {
-        /// The worker.
-        worker: WorkerId,
-        /// Why not.
-        source: OutputError,
-    },
+    Left { worker: WorkerId, source: OutputError },
     /// Outside mini-batches, one worker made a file and another a folder of the same name.
     #[error(
         "in init or shutdown, one of the workers {first} and {other} wrote the output {path:?} as a file, \
@@ -83,9 +65,7 @@ pub(crate) enum CommitError {
     LeftOtherKind {
         /// The path below the output folder.
         path: String,
-        /// One worker.
         first: WorkerId,
-        /// The other worker.
         other: WorkerId,
     },
     /// Outside mini-batches, two workers wrote different files of the same name.
@@ -96,9 +76,7 @@ pub(crate) enum CommitError {
     LeftTwice {
         /// The path below the output folder.
         path: String,
-        /// One worker.
         first: WorkerId,
-        /// The other worker.
         other: WorkerId,
     },
     /// Outside mini-batches, a worker wrote a file that has the name of a published file.
@@ -109,7 +87,6 @@ pub(crate) enum CommitError {
     LeftPublished {
         /// The path below the output folder.
         path: String,
-        /// The worker.
         worker: WorkerId,
     },
     /// The output file could not be made from the appended rows.
@@ -119,27 +96,19 @@ pub(crate) enum CommitError {
         path.display(), kept.display()
     )]
     Unmade {
-        /// The output file.
         path: PathBuf,
         /// Where the rows are.
         kept: PathBuf,
-        /// Why not.
         source: Box<dyn Error + Send + Sync>,
     },
     /// The journal's notes on columns of unknown type are damaged.
     #[error("the journal's notes of the output's columns are damaged")]
     ColumnsNote,
-    /// The journal's note on the header is damaged.
     #[error("the journal's note of the output's header is damaged")]
     HeaderNote,
     /// The journal's note on files to rename and remove is damaged.
     #[error("the journal's note {note:?} is damaged: {source}")]
-    ReplacementNote {
-        /// The note.
-        note: String,
-        /// What is wrong with the note.
-        source: serde_json::Error,
-    },
+    ReplacementNote { note: String, source: serde_json::Error },
     /// The new files cannot be recorded in the journal.
     #[error("the new output files cannot be recorded in the journal: {0}")]
     Unnoted(#[source] serde_json::Error),
@@ -164,7 +133,6 @@ pub(crate) enum OutputChange {
     /// The file's name is gone, or leads to another file.
     #[error("was removed, renamed or replaced while the job ran")]
     Replaced,
-    /// The file has another length.
     #[error("has {found} bytes, and {written} were written")]
     Length {
         /// Bytes that the file has.
@@ -172,7 +140,6 @@ pub(crate) enum OutputChange {
         /// Bytes that were written.
         written: u64,
     },
-    /// The file does not begin with its header.
     #[error("no longer begins with its header")]
     Header,
     /// Some of the file's bytes differ.
@@ -237,12 +204,7 @@ fn bytes_source(worker: Option<WorkerId>) -> String {
 pub(super) enum Rejection {
     /// The part file does not hold the rows.
     #[error("{worker} reported rows that its part file does not hold: {fault}")]
-    PartDamaged {
-        /// The worker.
-        worker: WorkerId,
-        /// What is wrong with them.
-        fault: PartFault,
-    },
+    PartDamaged { worker: WorkerId, fault: PartFault },
     /// A table of lines has columns that differ from the output's header line.
     #[error(
         "the mini-batch's table has the columns {is:?}, but the output file begins with {was:?}: \
@@ -267,7 +229,6 @@ pub(super) enum Rejection {
 }
 
 impl Rejection {
-    /// The failure of the attempt.
     pub(super) fn failure(&self) -> Failure {
         let kind = match self {
             Self::PartDamaged { .. } => FailureKind::HostFault,
@@ -281,10 +242,8 @@ impl Rejection {
 /// What is wrong with rows in a part file. The text is a clause.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PartFault {
-    /// The job keeps no rows.
     #[error("this job keeps no rows")]
     Unwanted,
-    /// The part file cannot be opened.
     #[error("the file cannot be opened ({0})")]
     Missing(Errno),
     /// The part file is a folder, a pipe or something similar.
@@ -293,9 +252,7 @@ pub(super) enum PartFault {
     /// The rows are outside the part file.
     #[error("{length} bytes at offset {offset}, but the file has {size}")]
     Outside {
-        /// The first byte.
         offset: u64,
-        /// The number of bytes.
         length: u64,
         /// The size of the part file.
         size: u64,
@@ -303,26 +260,21 @@ pub(super) enum PartFault {
     /// Another attempt's rows are at the same position.
     #[error("the bytes at offset {offset} are rows of another attempt ({from} to {to})")]
     Taken {
-        /// The first byte.
         offset: u64,
         /// The first byte of the other rows.
         from: u64,
         /// The byte after the last one of the other rows.
         to: u64,
     },
-    /// There are bytes, but no rows.
     #[error("no rows in {0} bytes")]
     NoRows(u64),
-    /// The part file has become shorter.
     #[error("the file has become shorter")]
     Cut,
-    /// The last line does not end with a line end.
     #[error("they do not end with a line end")]
     NoLineEnd,
     /// The number of rows does not fit the number of bytes.
     #[error("{rows} rows in {length} bytes")]
     Rows {
-        /// Rows.
         rows: u64,
         /// Bytes.
         length: u64,

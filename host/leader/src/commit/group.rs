@@ -24,7 +24,6 @@ use std::path::Path;
 /// The maximum length in bytes of a failure's message in the journal.
 const MAX_MESSAGE_BYTES: usize = 4096;
 
-/// The outcome of committing a group.
 #[derive(Debug, Default)]
 pub(super) struct CommitOutcome {
     pub(super) committed: Vec<MiniBatchId>,

@@ -3,10 +3,8 @@
 use super::error::CommitError;
 use crate::model::{Failure, ItemCounts, MiniBatchId, OutputHeader, Segment, WorkerId};
 
-/// Something to commit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CommitRequest {
-    /// An attempt succeeded.
     Success(Success),
     /// A mini-batch failed for good.
     Failure(FinalFailure),
@@ -76,12 +74,7 @@ pub(crate) enum CommitReply {
     Reclaimable(Vec<ReclaimableAttempt>),
     /// An attempt was rejected although its worker called it a success: its files cannot be published, or its
     /// rows are not where the worker says. Nothing of it is committed.
-    Rejected {
-        /// The mini-batch.
-        id: MiniBatchId,
-        /// Why.
-        failure: Failure,
-    },
+    Rejected { id: MiniBatchId, failure: Failure },
     /// The output is being made, and this many bytes are done. Sent after
     /// [`Committer::end_job`](super::Committer::end_job) was called.
     Finishing(u64),

@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The maximum number of requests in a group.
 const MAX_GROUP_REQUESTS: usize = 512;
 
 /// Rows are copied before their commit once there are `full / COPY_DIVISOR` bytes of them. Then fewer rows

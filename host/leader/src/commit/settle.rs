@@ -43,7 +43,6 @@ struct Finding {
     total: u64,
 }
 
-/// The result of settling.
 #[derive(Debug)]
 pub(super) struct SettleResult {
     /// The output file, if there is one.

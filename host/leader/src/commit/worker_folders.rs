@@ -25,13 +25,11 @@ impl WorkerFolders {
         job_dir
     }
 
-    /// The part file of a worker.
     pub(super) fn part_file(&self, worker: WorkerId) -> PathBuf {
         let Self::ThisMachine(job_dir) = self;
         job_dir.part_file(worker)
     }
 
-    /// Opens the part file of a worker.
     pub(super) fn open_part(&self, worker: WorkerId) -> Result<File, Errno> {
         open_part(&self.part_file(worker))
     }

@@ -29,7 +29,6 @@ pub(super) struct Parts {
     gone: HashSet<WorkerId>,
 }
 
-/// A worker's part file.
 #[derive(Debug)]
 struct WorkerPart {
     file: File,

@@ -120,7 +120,6 @@ pub(super) fn insert(
     ])
 }
 
-/// Writes one file entry.
 pub(super) fn insert_file(
     statement: &mut Statement<'_>,
     file: &FileEntry,

@@ -361,7 +361,6 @@ fn delete_removed(transaction: &Transaction<'_>, changes: &JournalChanges) -> ru
     Ok(())
 }
 
-/// Writes files and notes.
 fn insert_files_and_notes(
     transaction: &Transaction<'_>,
     changes: &JournalChanges,
@@ -389,7 +388,7 @@ fn insert_files_and_notes(
 fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    // The lock is taken by the first write.
+    // The first write takes the lock.
     connection.execute_batch("BEGIN EXCLUSIVE; COMMIT")
 }
 

@@ -64,7 +64,6 @@ pub(super) enum MachineMessage {
     Tick,
 }
 
-/// What to do.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MachineAction {
     /// Start a worker process, with the index of the GPU that is leased to it.
@@ -78,11 +77,9 @@ pub(super) enum MachineAction {
     GoOn(WorkerId),
     /// Ask a worker to end normally.
     Shutdown(WorkerId),
-    /// Kill a worker.
     Kill(WorkerId),
     /// Put the rows and files of an ended mini-batch into the output, and its end into the journal.
     Commit(SettledMiniBatch),
-    /// Emit an event.
     Emit(EventKind),
     /// The job is over. Always the last action.
     Finish(Box<JobResult>),

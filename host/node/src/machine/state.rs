@@ -36,7 +36,6 @@ pub struct NodeMachine {
     pub(super) room_again_at: Option<Duration>,
     /// Whether a worker of another node is past its `init`.
     pub(super) past_init_elsewhere: bool,
-    /// Whether the job is ending.
     pub(super) is_ending: bool,
 }
 

@@ -78,7 +78,6 @@ impl SlotsFolder {
     }
 }
 
-/// Adds the path to an error.
 pub(super) fn with_path(error: &io::Error, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

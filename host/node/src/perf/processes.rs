@@ -197,7 +197,6 @@ fn users(passwd: &str) -> HashMap<u32, String> {
     passwd.lines().filter_map(entry).collect()
 }
 
-/// Formats a list.
 fn format_list<'a>(processes: impl Iterator<Item = &'a ListedProcess>) -> String {
     let mut text = format!(
         "{:>8} {:>8} {:<12} {:>6} {:>10} {:>12} {:<4} {:>11} {}\n",

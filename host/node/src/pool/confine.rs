@@ -32,7 +32,6 @@ struct CgroupParent {
     budget: MemoryBudget,
 }
 
-/// The cgroup of one worker.
 #[derive(Debug)]
 pub(super) struct WorkerCgroup {
     pub(super) leaf: ProcessCgroup,

@@ -256,7 +256,6 @@ impl ChildProcess {
         Self { group, reaped: AtomicBool::new(false) }
     }
 
-    /// The process id.
     pub(super) fn id(&self) -> u32 {
         self.group.map_or(0, |pid| pid.as_raw_nonzero().get().cast_unsigned())
     }

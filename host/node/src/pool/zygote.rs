@@ -136,7 +136,6 @@ impl Zygote {
     }
 }
 
-/// Whether the worker can be forked.
 fn can_fork(setup: &WorkerSetup) -> bool {
     setup.gpu.is_none() && setup.inference.onnxruntime.is_none()
 }

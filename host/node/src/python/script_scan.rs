@@ -90,13 +90,11 @@ pub(super) struct MissingModule {
 pub(super) struct ScriptInspector<'a> {
     /// The `sandmill` binary.
     pub(super) program: &'a Path,
-    /// The compiled runtime.
     pub(super) runtime: &'a Compiled,
     /// The folder with the runtime's library.
     pub(super) library: Option<&'a Path>,
     /// How the runtime was compiled.
     pub(super) with: Instrumentation,
-    /// The limits of the script.
     pub(super) limits: &'a Limits,
     /// Which layers of the process wall are required.
     pub(super) os_sandbox: OsSandbox,

@@ -6,7 +6,6 @@ use crate::protocol::Loading;
 use crate::sandbox::GuestProgram;
 use std::fs::File;
 
-/// The code that a worker runs.
 pub(super) enum WorkerCode {
     /// Compiled code that is still to be loaded.
     Compiled(File),

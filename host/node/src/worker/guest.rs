@@ -25,7 +25,6 @@ impl Guest {
         Self { program, grants, instance: None, is_deterministic, inference }
     }
 
-    /// The limits of an instance.
     pub(super) fn limits(&self) -> &Limits {
         &self.grants.limits
     }

@@ -14,7 +14,6 @@ const READ_BYTES: usize = 64 << 10;
 #[expect(clippy::large_enum_variant, reason = "there is only one at a time")]
 #[derive(Debug, PartialEq)]
 pub(super) enum SocketEvent {
-    /// A message.
     Message(ToWorker),
     /// No message yet.
     None,
@@ -41,7 +40,6 @@ impl LeaderLink {
         Ok(Self { stream, reports, incoming, outgoing, read_buffer: vec![0; READ_BYTES] })
     }
 
-    /// Queues a message.
     pub(super) fn queue(&mut self, message: &FromWorker) -> io::Result<()> {
         encode(message, &mut self.outgoing).map_err(io_error)
     }

@@ -31,7 +31,6 @@ const OWN_DESCRIPTORS: u64 = 128;
 /// its own limit, with that limit's message.
 const SLACK_BYTES: u64 = 1 << 30;
 
-/// The wall for this worker.
 pub(super) fn wall(setup: &WorkerSetup) -> Wall {
     let role = if setup.gpu.is_some() { WallRole::GpuWorker } else { WallRole::Worker };
     let mut folders = read_folders(setup);

@@ -11,7 +11,6 @@ use crate::tree::{self, MapEntry, YamlNode, YamlValue, join};
 use std::path::Path;
 use std::sync::Arc;
 
-/// The key that names a component.
 pub(crate) const COMPONENT_KEY: &str = "component";
 
 /// The groups in which the entries of the job and of its component are merged. For all other keys, the job's

@@ -77,7 +77,6 @@ impl JobData {
         self.absent.iter().any(|absent| absent == name)
     }
 
-    /// Whether an input is a table.
     pub(super) fn has_tables(&self) -> bool {
         let Some(MapEntry { node: YamlNode { value: YamlValue::Map(inputs), .. }, .. }) =
             entry_of(&self.entries, "inputs")
@@ -175,7 +174,6 @@ impl JobData {
         self.add_entry("side_inputs", entry(&fitted, node));
     }
 
-    /// Adds an entry to a group.
     fn add_entry(&mut self, group: &str, new: MapEntry) {
         if let Some(entries) = group_or_insert(&mut self.entries, group, &SettingOrigin::File) {
             entries.push(new);

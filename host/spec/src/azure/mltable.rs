@@ -122,7 +122,6 @@ fn set_missing(input: &mut Vec<MapEntry>, key: &str, value: &str, origin: &Setti
     add_missing(input, entry(key, scalar(value, origin)));
 }
 
-/// The contents of an `MLTable` file.
 struct MlTableFile {
     paths: Vec<String>,
     table: TableKeys,

@@ -14,7 +14,6 @@ pub(super) fn text(node: &YamlNode) -> Option<&str> {
     }
 }
 
-/// Finds the entry with this key in a map.
 pub(super) fn entry_of<'n>(entries: &'n [MapEntry], key: &str) -> Option<&'n MapEntry> {
     entries.iter().find(|entry| entry.key == key)
 }
@@ -30,7 +29,6 @@ pub(super) fn remove_key(entries: &mut Vec<MapEntry>, key: &str) -> Option<YamlN
     Some(entries.remove(index).node)
 }
 
-/// Makes a scalar node: a text with this origin.
 pub(super) fn scalar(text: impl Into<String>, origin: &SettingOrigin) -> YamlNode {
     YamlNode {
         origin: origin.clone(),
@@ -38,7 +36,6 @@ pub(super) fn scalar(text: impl Into<String>, origin: &SettingOrigin) -> YamlNod
     }
 }
 
-/// Makes an entry of a map.
 pub(super) fn entry(key: &str, node: YamlNode) -> MapEntry {
     MapEntry { key: key.to_owned(), node }
 }

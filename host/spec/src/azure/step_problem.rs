@@ -5,15 +5,7 @@
 pub(super) enum StepProblem {
     /// A wrong option of a step that reads files.
     #[error("{step}.{option}: {problem}")]
-    Option {
-        /// The step.
-        step: String,
-        /// The option.
-        option: String,
-        /// What is wrong with the option.
-        problem: Box<StepProblem>,
-    },
-    /// More than one step reads files.
+    Option { step: String, option: String, problem: Box<StepProblem> },
     #[error("has several steps that read files (read_...); keep one of them")]
     ReadTwice,
     /// An encoding that is not supported.
@@ -43,7 +35,6 @@ pub(super) enum StepProblem {
         /// The value, as the message shows it.
         found: String,
     },
-    /// An unknown option.
     #[error("is not supported; remove it")]
     UnknownOption,
     /// An invalid number of rows.
@@ -55,7 +46,6 @@ pub(super) enum StepProblem {
     /// A value that does not name columns.
     #[error("{step}: found {found}; expected the name of a column, or a list of names")]
     Names {
-        /// The step.
         step: String,
         /// The value, as the message shows it.
         found: String,
@@ -66,7 +56,6 @@ pub(super) enum StepProblem {
         /// The value, as the message shows it.
         found: String,
     },
-    /// An unsupported type.
     #[error(
         "convert_column_types: found {found}; supported are int, float, string, boolean, datetime and stream_info"
     )]
@@ -79,18 +68,12 @@ pub(super) enum StepProblem {
         "convert_column_types: {kind} has options, which Sandmill does not support; write {kind} without options if \
          the values are in the form of ISO 8601, or true and false; otherwise write string"
     )]
-    TypeOptions {
-        /// The type.
-        kind: String,
-    },
+    TypeOptions { kind: String },
     /// A step that is only for text files is used in a table of Parquet files.
     #[error(
         "{step} is only for text files, and Parquet files define their own types; use keep_columns, or prepare the rows beforehand"
     )]
-    WithParquet {
-        /// The step.
-        step: &'static str,
-    },
+    WithParquet { step: &'static str },
     /// An unknown step.
     #[error(
         "the transformation {name:?} is not supported; supported are read_delimited, read_json_lines, \

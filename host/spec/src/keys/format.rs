@@ -2,7 +2,6 @@
 
 use crate::model::TableKind;
 
-/// The format of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InputFormat {
     Files,

@@ -3,7 +3,6 @@
 use crate::model::{ByteSize, ColumnType, REGISTERED_NAME_EXPECTED};
 use std::time::Duration;
 
-/// A key of a job file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
@@ -32,7 +31,7 @@ pub(crate) struct Docs {
     pub(crate) values: Option<&'static str>,
     /// What applies if a file does not have the key.
     pub(crate) unless_given: Option<&'static str>,
-    /// The description.
+    /// The text that replaces `description`.
     pub(crate) meaning: Option<&'static str>,
 }
 

@@ -19,10 +19,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default)]
 pub struct OperatorPolicy(pub(super) Option<PolicySettings>);
 
-/// The settings of a policy file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PolicySettings {
-    /// The policy file.
     pub(super) file: PathBuf,
     /// The SHA-256 of the file's text, in hexadecimal.
     pub(super) sha256: String,

@@ -94,7 +94,6 @@ pub(crate) struct RawInput {
     pub(crate) duplicate_names: Option<Located<bool>>,
     pub(crate) hive: Option<Located<bool>>,
     pub(crate) files: Option<Located<bool>>,
-    /// The name of a table.
     pub(crate) table: Option<Located<String>>,
     pub(crate) query: Option<Located<String>>,
 }

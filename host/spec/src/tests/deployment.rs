@@ -109,8 +109,8 @@ fn defaults_of_a_deployment() {
     assert!(matches!(spec.input_kind, InputKind::Tables { .. }), "{spec:?}");
 }
 
-/// An ONNX model becomes a model of the job. Any other model becomes a side input. A model that is registered
-/// in Azure must be replaced by a model on this machine.
+/// An ONNX model becomes a model of the job. Any other model becomes a side input. The user must
+/// replace a model that is registered in Azure by a model on this machine.
 #[test]
 fn models_of_deployments() {
     let spec = job_with(DEPLOYMENT, &[DATA, ("model", "digits.onnx")]);

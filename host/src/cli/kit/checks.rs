@@ -29,7 +29,6 @@ const LONG_TEXT_BYTES: usize = 10_000;
 /// The maximum number of bytes by which memory may grow over 10,000 mini-batches. If each mini-batch's data
 /// leaked, memory would grow by four times as much.
 const MAX_GROWTH_BYTES: u64 = 8 << 20;
-/// The length of the large file, in bytes.
 const LARGE_FILE_BYTES: usize = 20 << 20;
 /// The guest's memory limit in the check that exhausts it.
 const SMALL_MEMORY_BYTES: u64 = 256 << 20;

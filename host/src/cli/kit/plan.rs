@@ -20,11 +20,8 @@ pub(super) fn command(parts: &[&str]) -> String {
 /// The input for the life of an instance, from `init` to `shutdown`.
 #[derive(Clone, Debug)]
 pub(super) struct KitPlan {
-    /// The job's arguments.
     pub(super) arguments: Vec<String>,
-    /// The job's environment.
     pub(super) environment: Vec<(String, String)>,
-    /// The mini-batches.
     pub(super) mini_batches: Vec<KitMiniBatch>,
     /// The guest's memory limit in bytes; `None` for the default.
     pub(super) memory: Option<u64>,
@@ -34,7 +31,6 @@ pub(super) struct KitPlan {
     pub(super) seconds: u64,
 }
 
-/// A mini-batch.
 #[derive(Clone, Debug)]
 pub(super) struct KitMiniBatch {
     pub(super) data: KitData,
@@ -101,7 +97,6 @@ impl KitMiniBatch {
     }
 }
 
-/// The outcome of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct PlanResult {
     pub(super) ending: InstanceEnding,
@@ -133,7 +128,6 @@ pub(super) enum CheckFailure {
     Skipped(String),
 }
 
-/// The result of a check.
 pub(super) type Verdict = Result<(), CheckFailure>;
 
 /// A failed check, with the reason.
@@ -141,7 +135,6 @@ pub(super) fn wrong(text: impl Into<String>) -> CheckFailure {
     CheckFailure::Failed(text.into())
 }
 
-/// Checks that the found value is the expected one.
 pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Debug + ?Sized>(
     what: &str,
     found: &T,
@@ -154,7 +147,6 @@ pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Deb
     Err(wrong(format!("{what}: found {found}, expected {expected}")))
 }
 
-/// Checks that a text contains a part.
 pub(super) fn contains(what: &str, text: &str, part: &str) -> Verdict {
     match text.contains(part) {
         true => Ok(()),
@@ -208,7 +200,7 @@ impl PlanResult {
         }
     }
 
-    /// The outcome of a mini-batch.
+    /// The outcome of a mini-batch. Fails if `init` failed, or if the mini-batch was not run.
     pub(super) fn mini_batch(
         &self,
         index: usize,

@@ -127,10 +127,8 @@ pub(super) enum FetchError {
     /// The store lists a key that the library rejects.
     #[error("listing {0}: {1}")]
     OddList(String, #[source] path::Error),
-    /// A name is not a valid key.
     #[error("{0:?} is not a valid object key: {1}")]
     NoKey(String, #[source] path::Error),
-    /// A key cannot be the path of a file.
     #[error("the key {0:?} is not a valid file path")]
     NoPath(String),
     /// A part of a key has more bytes than a file's name may have.
@@ -153,24 +151,14 @@ pub(super) enum FetchError {
     List(#[source] io::Error),
     /// A folder cannot be created.
     #[error("{} cannot be made: {source}", path.display())]
-    Make {
-        /// Its path.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    Make { path: PathBuf, source: io::Error },
     /// An object cannot be written.
     #[error(
         "{} cannot be written: {source}{}",
         path.display(),
         if is_full(source) { "; free some space there" } else { "" }
     )]
-    Write {
-        /// Its path.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    Write { path: PathBuf, source: io::Error },
     /// Results cannot be written to a web server.
     #[error("{0} is a web server, which stores no results; name another store")]
     NoResults(String),
@@ -182,12 +170,7 @@ pub(super) enum FetchError {
     OddName(PathBuf),
     /// A result file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
+    Read { path: PathBuf, source: io::Error },
     /// The leader does not read its pipe.
     #[error("{0}")]
     Leader(#[source] io::Error),
@@ -229,7 +212,6 @@ impl FetchError {
         Self::Make { path: path.to_owned(), source }
     }
 
-    /// The kind of error.
     pub(super) fn kind(&self) -> StoreErrorKind {
         match self {
             Self::Store(failure) => failure.kind,

@@ -17,7 +17,6 @@ use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::redirect::{Action, Attempt, Policy};
 use std::time::Duration;
 
-/// An open store.
 #[derive(Debug)]
 pub(super) enum OpenStore {
     S3(AmazonS3),
@@ -30,7 +29,6 @@ pub(super) enum OpenStore {
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest pause of a server while it sends an answer.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
-/// The maximum number of redirects of a request.
 const MAX_REDIRECTS: usize = 5;
 
 impl OpenStore {

@@ -55,7 +55,6 @@ impl Decoder {
         Some(Self { columns: columns.to_vec(), reader: reader.ok()?, next: first, decoded: None })
     }
 
-    /// The columns that it decodes.
     pub(super) fn columns(&self) -> &[usize] {
         &self.columns
     }

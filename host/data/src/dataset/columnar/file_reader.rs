@@ -24,7 +24,6 @@ const MAX_GAP_BYTES: u64 = 64 << 10;
 /// A byte of a file that is read as another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BytePatch {
-    /// The offset in the file.
     pub(super) offset: u64,
     /// The value that replaces the byte.
     pub(super) byte: u8,
@@ -85,7 +84,6 @@ impl FileReader {
         Self { tail: tail.into(), held: Arc::default(), ..self.clone() }
     }
 
-    /// The same file with more patches.
     pub(super) fn with_patches(&self, added: impl Iterator<Item = BytePatch>) -> Self {
         let mut patches: Vec<BytePatch> = self.patches.iter().copied().chain(added).collect();
         patches.sort_unstable_by_key(|patch| patch.offset);

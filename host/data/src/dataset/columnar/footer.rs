@@ -21,7 +21,6 @@ pub(super) struct Footer<'a> {
     pub(super) elements: Vec<SchemaNode<'a>>,
     /// The number of rows in the file.
     pub(super) rows: Option<i64>,
-    /// The row groups.
     pub(super) groups: Vec<RowGroup<'a>>,
     pairs: Vec<Pair<'a>>,
     /// The program that wrote the file.
@@ -49,13 +48,11 @@ pub(super) struct SchemaNode<'a> {
     pub(super) logical: Option<&'a [u8]>,
 }
 
-/// A row group.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RowGroup<'a> {
     /// The columns, in the order of the tree.
     pub(super) chunks: Vec<ChunkMetadata<'a>>,
     bytes: Option<i64>,
-    /// The number of rows.
     pub(super) rows: Option<i64>,
 }
 
@@ -66,7 +63,6 @@ pub(super) struct ChunkMetadata<'a> {
     offset: Option<i64>,
     /// Where the page indexes are: the fields 4 to 7 of `ColumnChunk`, offsets and lengths.
     indexes: [Option<i64>; 4],
-    /// Whether it is encrypted.
     pub(super) is_encrypted: bool,
     /// Whether it has a `ColumnMetaData`.
     has_metadata: bool,

@@ -31,7 +31,6 @@ pub(super) struct DataMessage {
     pub(super) offset: u64,
     /// The number of bytes before its body: the continuation marker, a length, and the metadata.
     pub(super) metadata_bytes: u64,
-    /// The number of bytes of its body.
     pub(super) body_bytes: u64,
     /// Whether it is a record batch. If not, it is a dictionary.
     pub(super) has_rows: bool,
@@ -41,15 +40,10 @@ pub(super) struct DataMessage {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DataMessageHead {
     /// A record batch.
-    Batch {
-        /// The number of rows.
-        rows: u64,
-    },
+    Batch { rows: u64 },
     /// Values of a dictionary.
     Dictionary {
-        /// The identifier of the dictionary.
         id: i64,
-        /// The number of values.
         values: u64,
         /// Whether the values are added to those of earlier messages. If not, they replace them.
         is_delta: bool,
@@ -73,7 +67,6 @@ pub(super) fn prefix_length(bytes: &[u8]) -> usize {
     if bytes.starts_with(CONTINUATION) { 8 } else { 4 }
 }
 
-/// Parses the metadata of a message.
 pub(super) fn parse_message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
     match root_as_message(metadata) {
         Ok(message) => Ok(message),

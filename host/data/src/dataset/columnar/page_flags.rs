@@ -22,7 +22,7 @@ const FIRST_READ_BYTES: u64 = 1 << 10;
 /// The maximum length of the header of a page.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Whether a file was written by a program that wrote such pages.
+/// Whether the program that wrote a file wrote such pages.
 pub(super) fn writes_wrong_flags(created_by: &str) -> bool {
     version_of(created_by.as_bytes(), PROGRAM).is_some_and(|version| version < (2, 0, 0))
 }
@@ -45,7 +45,6 @@ pub(super) fn patches(file: &FileReader, column: &ColumnChunkMetaData) -> Vec<By
     patches
 }
 
-/// The header of a page.
 #[derive(Debug, Default)]
 struct PageHeader {
     /// The patch that marks the page as compressed. `None` if the header does not say "uncompressed".

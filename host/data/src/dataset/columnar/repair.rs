@@ -122,8 +122,7 @@ fn without_empty_groups<'a>(elements: &[SchemaNode<'a>]) -> Vec<SchemaNode<'a>> 
     kept
 }
 
-/// Whether a file was written by a program that did not count the header of the dictionary in the sizes of
-/// columns.
+/// Whether the program that wrote a file did not count the header of the dictionary in the sizes of columns.
 pub(super) fn leaves_out_headers(created_by: &[u8]) -> bool {
     version_of(created_by, b"parquet-mr").is_some_and(|version| version < (1, 2, 9))
 }

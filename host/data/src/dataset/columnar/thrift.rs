@@ -32,7 +32,6 @@ impl<'a> ThriftScan<'a> {
         Some(byte)
     }
 
-    /// Skips this many bytes.
     pub(super) fn skip_bytes(&mut self, count: u64) -> Option<()> {
         self.0 = self.0.get(usize::try_from(count).ok()?..)?;
         Some(())
@@ -216,7 +215,6 @@ impl<'a> StructWriter<'a> {
         out
     }
 
-    /// Ends the struct.
     pub(super) fn end(self) {
         self.out.push(0);
     }
@@ -231,7 +229,7 @@ fn varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Writes an integer.
+/// Writes an integer as a zigzag varint: the sign is in the lowest bit.
 pub(super) fn int(out: &mut Vec<u8>, number: i64) {
     varint(out, ((number << 1) ^ (number >> 63)).cast_unsigned());
 }

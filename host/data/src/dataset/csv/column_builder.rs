@@ -13,7 +13,6 @@ pub(in crate::dataset) struct FieldedRecords<'a> {
     /// The end of the field before the first one, then the ends of all fields of the records, and possibly
     /// more ends.
     ends: &'a [u32],
-    /// The number of records.
     pub(in crate::dataset) count: usize,
     /// The number of fields in each record.
     fields: usize,
@@ -104,7 +103,7 @@ impl<T: Copy + Default> FixedValues<T> {
         Some(NullBuffer::new(present.finish()))
     }
 
-    /// The finished column.
+    /// The finished column. `None` does not occur: values and nulls have the same length.
     pub(in crate::dataset) fn array<A: ArrowPrimitiveType<Native = T>>(
         self,
     ) -> Option<PrimitiveArray<A>>

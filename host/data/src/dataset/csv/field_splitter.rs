@@ -12,7 +12,6 @@ pub(in crate::dataset) struct FieldEnds<'a> {
     text: &'a [u8],
     delimiter: u8,
     quote: u8,
-    /// Whether the text has quotes.
     pub(super) has_quotes: bool,
     /// The offset of the next block.
     offset: usize,
@@ -27,7 +26,6 @@ pub(in crate::dataset) struct FieldEnds<'a> {
 pub(in crate::dataset) struct FoundEnds {
     /// The end of the field before the first one, then the ends. The rest is free.
     slots: Vec<u32>,
-    /// The number of ends.
     pub(in crate::dataset) count: usize,
 }
 
@@ -45,7 +43,6 @@ impl FoundEnds {
         self.slots[0] = u32::MAX;
     }
 
-    /// Removes the first `used` ends.
     pub(in crate::dataset) fn remove_first(&mut self, used: usize) {
         self.slots.copy_within(used..=self.count, 0);
         self.count -= used;

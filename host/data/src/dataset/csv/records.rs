@@ -51,7 +51,6 @@ pub(in crate::dataset) struct RecordWalk<'a> {
     ends: Vec<usize>,
 }
 
-/// One record.
 #[derive(Debug)]
 pub(in crate::dataset) struct Record<'a> {
     /// The offset of its first byte in the text.
@@ -64,7 +63,6 @@ pub(in crate::dataset) struct Record<'a> {
     ends: &'a [usize],
 }
 
-/// A field with a stray quote.
 #[derive(Debug)]
 pub(in crate::dataset) struct StrayField<'a> {
     /// The column, counted from 0.
@@ -76,7 +74,6 @@ pub(in crate::dataset) struct StrayField<'a> {
 }
 
 impl<'a> RecordWalk<'a> {
-    /// The records of `text`.
     pub(in crate::dataset) fn new(text: &'a [u8], csv: &'a CsvFormat) -> Self {
         let strays = CsvScan::strays(text, csv).into_iter();
         let mut parser = csv_core::ReaderBuilder::new()
@@ -90,7 +87,6 @@ impl<'a> RecordWalk<'a> {
         Self { parser, csv, text, at: 0, strays, fields, ends }
     }
 
-    /// The next record.
     pub(in crate::dataset) fn next_record(&mut self) -> Option<Record<'_>> {
         // A record with an unclosed field must not include the lines after it.
         let next = self.strays.as_slice().first().copied();

@@ -16,7 +16,6 @@ pub fn field_of(column: &Column) -> Field {
     }
 }
 
-/// A field that holds JSON.
 pub(super) fn json_field(name: &str) -> Field {
     let (key, extension) = EXTENSION;
     let metadata = [(key.to_owned(), extension.to_owned())];

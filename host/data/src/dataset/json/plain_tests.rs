@@ -132,7 +132,7 @@ fn values() -> impl Strategy<Value = [String; 6]> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// What the fast path accepts, it reads as arrow-json does.
+    /// The fast path reads the lines that it accepts as arrow-json does.
     #[test]
     fn the_fast_path_agrees_with_arrow_json(
         keys in prop::sample::subsequence(vec![0_usize, 1, 2, 3, 4, 5], 1..=6).prop_shuffle(),

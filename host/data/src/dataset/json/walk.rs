@@ -27,7 +27,6 @@ pub(super) fn shape(text: &str) -> ValueShape<'_> {
     }
 }
 
-/// The items of a list.
 #[derive(Debug)]
 pub(super) struct ListItems<'a>(Rest<'a>);
 
@@ -40,7 +39,6 @@ impl<'a> Iterator for ListItems<'a> {
     }
 }
 
-/// The members of an object.
 #[derive(Debug)]
 pub(super) struct ObjectMembers<'a>(Rest<'a>);
 

@@ -71,7 +71,6 @@ impl StorageClass {
         }
     }
 
-    /// The type in Arrow.
     pub(super) fn arrow(self) -> DataType {
         match self {
             Self::Boolean => DataType::Boolean,

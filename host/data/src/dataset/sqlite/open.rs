@@ -117,7 +117,6 @@ fn check_complete(path: &Path) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// The path with a suffix appended.
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(suffix);

@@ -211,7 +211,6 @@ fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result
     }
 }
 
-/// Makes one column of a table.
 #[derive(Debug)]
 struct ColumnBuilder {
     name: String,

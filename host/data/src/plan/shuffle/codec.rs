@@ -15,7 +15,6 @@ pub(super) struct ShuffleRow<'a> {
 }
 
 impl<'a> ShuffleRow<'a> {
-    /// Appends the row to `out`.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         encode_number(self.key.len() as u64, out);
         out.extend_from_slice(self.key);

@@ -99,7 +99,6 @@ fn start_process(wall: &HelperWall) -> io::Result<Helper> {
 }
 
 impl Helper {
-    /// Sends a message to the process.
     fn send<T: serde::Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut frame = Vec::new();
         encode(message, &mut frame).map_err(io::Error::other)?;

@@ -12,13 +12,11 @@ use std::io::{self, BufReader};
 /// Where the rows of a group are in the files of its bucket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct GroupEntry {
-    /// The group's key.
     pub(super) key: Vec<u8>,
     /// The offset of the group's text.
     pub(super) offset: u64,
     /// The length of the text, in bytes.
     pub(super) length: u64,
-    /// The number of rows.
     pub(super) rows: u64,
     /// The offset of the origins: the file and line that each row comes from.
     pub(super) origins_offset: u64,

@@ -41,14 +41,12 @@ pub(super) struct HelperWall {
 pub(super) enum ToHelper {
     /// The setup of the tasks that follow. The helper does not answer it.
     Setup(ShuffleSetup),
-    /// A task to perform.
     Task(ShuffleTask),
 }
 
 /// What all tasks of a shuffle have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ShuffleSetup {
-    /// The CSV dialect of the input.
     pub(super) csv: CsvFormat,
     /// The number of columns in the files.
     pub(super) columns: usize,
@@ -123,12 +121,7 @@ pub(super) enum ShuffleTask {
         slices: Vec<InputSlice>,
     },
     /// Put the rows of a bucket into groups.
-    Gather {
-        /// Which bucket.
-        bucket: u32,
-        /// The number of pieces.
-        pieces: u64,
-    },
+    Gather { bucket: u32, pieces: u64 },
 }
 
 impl ShuffleTask {
@@ -152,7 +145,6 @@ pub(super) struct InputSlice {
     pub(super) root: u32,
     /// The file's number in [`ShuffleSetup::names`].
     pub(super) file: u64,
-    /// The slice itself.
     pub(super) slice: TextSlice,
 }
 

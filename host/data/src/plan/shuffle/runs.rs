@@ -61,7 +61,6 @@ impl Run {
     }
 }
 
-/// The row at an offset.
 fn row_at(bytes: &[u8], start: usize) -> ShuffleRow<'_> {
     let empty_row = ShuffleRow { key: &[], file: 0, line: 0, text: &[] };
     bytes.get(start..).and_then(|mut bytes| ShuffleRow::decode(&mut bytes)).unwrap_or(empty_row)

@@ -13,7 +13,6 @@ pub(super) enum ModelSource<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Settings for loading a model.
 #[derive(Clone, Debug)]
 pub(super) struct LoadSettings {
     /// The number of threads that compute on the CPU, including the caller.

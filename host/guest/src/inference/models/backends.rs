@@ -135,7 +135,6 @@ impl Backends {
 }
 
 impl Engine<'_> {
-    /// Loads a model.
     pub(super) fn load(
         &self,
         source: ModelSource<'_>,

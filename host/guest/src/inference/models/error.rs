@@ -57,13 +57,11 @@ pub(super) struct Panicked(pub(super) String);
 /// Why ONNX Runtime's library cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LibraryError {
-    /// There is no library.
     #[error(
         "its library was not found on this machine; install the Python package onnxruntime and set \
          SANDMILL_ONNXRUNTIME to its folder"
     )]
     NotFound,
-    /// Another library is open.
     #[error("{} is open in this process, which can hold one ONNX Runtime only", path.display())]
     OtherIsOpen {
         /// The path of the open library.
@@ -83,41 +81,28 @@ pub(super) enum LibraryError {
     /// The system's loader refuses it.
     #[error("{} cannot be opened as a library: {}", path.display(), loader_message(source))]
     NoLibrary {
-        /// The file.
         path: PathBuf,
         /// The loader's error.
         source: libloading::Error,
     },
     /// The file is another library.
     #[error("{} is a library, but not ONNX Runtime's", path.display())]
-    NotOnnxRuntime {
-        /// The file.
-        path: PathBuf,
-    },
+    NotOnnxRuntime { path: PathBuf },
     /// The library does not return its table of functions.
     #[error("{} does not report its interface", path.display())]
-    NoInterface {
-        /// The file.
-        path: PathBuf,
-    },
+    NoInterface { path: PathBuf },
     /// The library lacks functions that we need.
     #[error(
         "{} is ONNX Runtime {version}; version 1.{ORT_API_VERSION} or newer is needed",
         path.display()
     )]
-    TooOld {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        version: String,
-    },
+    TooOld { path: PathBuf, version: String },
     /// The `ort` crate cannot open the library.
     #[error(transparent)]
     Load(#[from] ort::LoadDynamicError),
     /// The library's environment cannot be created.
     #[error("{} does not start: {source}", path.display())]
     NoStart {
-        /// The file.
         path: PathBuf,
         /// The library's error.
         source: ort::Error,
@@ -165,10 +150,7 @@ pub(super) enum BackendNoGpu<'a> {
     OnnxRuntime(ort::Error),
     /// The library does not support CUDA.
     #[error("ONNX Runtime {version} was built without CUDA")]
-    WithoutCuda {
-        /// The version of the library.
-        version: &'a str,
-    },
+    WithoutCuda { version: &'a str },
     /// The library cannot be opened.
     #[error("ONNX Runtime is not available ({0})")]
     NoLibrary(&'a LibraryError),

@@ -48,7 +48,6 @@ pub(super) fn used_names(node: &NodeProto) -> Vec<&str> {
     names
 }
 
-/// An attribute of a node.
 pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a AttributeProto> {
     node.attribute.iter().find(|attribute| attribute.name == name)
 }
@@ -58,7 +57,6 @@ pub(super) fn inputs(graph: &GraphProto) -> Result<Vec<ModelPort>, InferenceErro
     free_inputs(graph).map(model_port).collect()
 }
 
-/// The outputs.
 pub(super) fn outputs(graph: &GraphProto) -> Result<Vec<ModelPort>, InferenceError> {
     graph.output.iter().map(model_port).collect()
 }

@@ -25,7 +25,6 @@ pub(super) fn model(
     }
 }
 
-/// A graph with these parts.
 pub(super) fn graph(
     node: Vec<NodeProto>,
     input: Vec<ValueInfoProto>,

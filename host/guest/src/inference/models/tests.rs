@@ -62,7 +62,6 @@ fn run_x(model: &LoadedModel, dims: &[u32], x: &[f32]) -> Result<Vec<OwnedTensor
     model.run(&[view("x", NnTensorType::F32, dims, &raw!(x))])
 }
 
-/// An output's numbers.
 fn f32s(tensor: &OwnedTensor) -> Vec<f32> {
     assert_eq!(tensor.ty, NnTensorType::F32, "{}", tensor.name);
     let (numbers, rest) = tensor.bytes.as_chunks::<4>();
@@ -70,7 +69,6 @@ fn f32s(tensor: &OwnedTensor) -> Vec<f32> {
     numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
 }
 
-/// An output's numbers.
 fn i64s(tensor: &OwnedTensor) -> Vec<i64> {
     assert_eq!(tensor.ty, NnTensorType::I64, "{}", tensor.name);
     let (numbers, rest) = tensor.bytes.as_chunks::<8>();

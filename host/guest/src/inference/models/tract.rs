@@ -20,7 +20,6 @@ use tract_onnx::prelude::{DatumType, InferenceFact, InferenceModel, InferenceMod
 use tract_onnx::prelude::{IntoTensor, TVec, TractResult};
 use tract_onnx::tract_core::runtime::{Runnable, runtime_for_name};
 
-/// A model in tract.
 struct TractModel {
     facts: ModelFacts,
     /// The model before its input shapes are known.
@@ -48,7 +47,6 @@ pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
     refused.or_else(|| input_types(proto.graph.as_ref()?).err())
 }
 
-/// Loads a model.
 pub(super) fn load(
     source: ModelSource<'_>,
     vetted: VettedModel,

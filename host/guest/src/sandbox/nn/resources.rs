@@ -44,7 +44,6 @@ enum Fault {
     NoRoom(TensorsFull),
 }
 
-/// The bytes that are counted for a tensor.
 fn counted_bytes(dims: &[u32], bytes: &[u8]) -> u64 {
     (bytes.len() as u64).saturating_add(size_of_val(dims) as u64)
 }

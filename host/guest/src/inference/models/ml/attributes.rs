@@ -34,7 +34,6 @@ pub(super) fn int(node: &NodeProto, name: &str) -> Option<i64> {
     attribute(node, name).map(|found| found.i)
 }
 
-/// Checks that a list has the required length.
 pub(super) fn check_length(
     what: &str,
     found: usize,

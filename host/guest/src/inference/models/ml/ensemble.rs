@@ -18,7 +18,6 @@ enum Mode {
     Neq,
 }
 
-/// A node of a tree.
 #[derive(Clone, Copy, Debug)]
 enum TreeNode {
     /// The leaf's votes are at these indexes of [`Trees::votes`].

@@ -7,9 +7,7 @@ use tract_onnx::pb::NodeProto;
 /// The labels of a classifier, one per class.
 #[derive(Debug)]
 pub(in super::super) enum Labels {
-    /// Integer labels.
     Numbers(Vec<i64>),
-    /// String labels.
     Texts(Vec<String>),
 }
 
@@ -36,7 +34,6 @@ impl Labels {
         }
     }
 
-    /// The number of labels.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Numbers(labels) => labels.len(),
@@ -83,7 +80,6 @@ pub(super) fn round_to_f32(x: f64) -> f32 {
     x as f32
 }
 
-/// Converts a count for computations.
 pub(super) fn to_f64(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }

@@ -22,7 +22,6 @@ use std::collections::HashMap;
 /// worker rearranges its weights for speed on this processor, in its own memory.
 const SHARED_WEIGHTS_BYTES: u64 = 64 << 20;
 
-/// A loaded model.
 pub(super) struct OnnxRuntimeModel {
     session: Session,
     facts: ModelFacts,

@@ -12,7 +12,6 @@ use ort::value::{
 use std::fmt::Debug;
 use std::slice;
 
-/// The type's name in ONNX.
 fn onnx_name(ty: TensorElementType) -> String {
     let name = match ty {
         TensorElementType::String => "string",
