@@ -5,6 +5,8 @@ use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray,
     TimestampMicrosecondArray,
 };
+use arrow::compute::cast;
+use arrow::datatypes::DataType;
 use arrow::error::ArrowError;
 use arrow::ipc::reader::StreamReader;
 use arrow::ipc::writer::StreamWriter;
@@ -106,7 +108,8 @@ fn batch_lines(batch: &RecordBatch) -> Result<Vec<String>, ArrowError> {
     let schema = batch.schema();
     let mut lines = vec![String::new(); batch.num_rows()];
     for (field, column) in schema.fields().iter().zip(batch.columns()) {
-        let formatter = ArrayFormatter::try_new(column, &options)?;
+        let column = with_offset(column)?;
+        let formatter = ArrayFormatter::try_new(&column, &options)?;
         let is_text = field.data_type().is_string();
         for (row, line) in lines.iter_mut().enumerate() {
             let value = formatter.value(row).try_to_string()?;
@@ -116,6 +119,17 @@ fn batch_lines(batch: &RecordBatch) -> Result<Vec<String>, ArrowError> {
         }
     }
     Ok(lines)
+}
+
+/// Replaces the time zone `UTC` by `+00:00`. A language may return either, and Arrow's formatter knows only
+/// offsets.
+fn with_offset(column: &ArrayRef) -> Result<ArrayRef, ArrowError> {
+    match column.data_type() {
+        DataType::Timestamp(unit, Some(zone)) if zone.eq_ignore_ascii_case("UTC") => {
+            cast(column, &DataType::Timestamp(*unit, Some("+00:00".into())))
+        }
+        _ => Ok(Arc::clone(column)),
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +148,18 @@ mod tests {
         "#);
         assert_eq!(rows(&empty().expect("it is made")).expect("it is read").len(), 1);
         assert_eq!(rows(&wide().expect("it is made")).expect("it is read").len(), 3);
+    }
+
+    #[test]
+    fn times_in_utc_are_shown_alike() {
+        let shown = |zone: &str| {
+            let column: ArrayRef =
+                Arc::new(TimestampMicrosecondArray::from(vec![Some(1), None]).with_timezone(zone));
+            let batch = RecordBatch::try_from_iter([("time", column)]).expect("it is made");
+            rows(&stream(&[batch]).expect("it is written"))
+        };
+        assert_eq!(shown("UTC"), shown("+00:00"));
+        assert_ne!(shown("+01:00"), shown("+00:00"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Typed outputs: what a worker makes of tables and rows, and the file that is made from it.
 
 use crate::model::{Compression, FailureKind, OutputFormat, OutputKind};
-use crate::output::{FinishError, RowWriter, common_columns, finish};
+use crate::output::{FinishError, RowWriter, common_columns, convert_appended_rows};
 use arrow::array::*;
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Int8Type, Int32Type, Schema, UnionFields};

@@ -1,7 +1,7 @@
 //! Writes every Arrow type in every output format. The table in docs/types.md is made by this test.
 
 use crate::model::{Failure, OutputFormat, OutputKind};
-use crate::output::{RowWriter, finish};
+use crate::output::{RowWriter, convert_appended_rows};
 use arrow::array::*;
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::*;
