@@ -72,7 +72,7 @@ impl<'a> Scatterer<'a> {
             for &column in &setup.keys {
                 match column.checked_sub(setup.columns) {
                     Some(index) => {
-                        encode_value(path_values.get(index).map_or("", AsRef::as_ref), key)
+                        encode_value(path_values.get(index).map_or("", AsRef::as_ref), key);
                     }
                     None => encode_value(&row.value(column, csv), key),
                 }
