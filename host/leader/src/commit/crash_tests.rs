@@ -94,6 +94,71 @@ fn a_crash_at_any_point_changes_nothing() {
     }
 }
 
+/// The machine is lost at any point. Another machine continues the job, from the commit log and the output,
+/// and may be lost at its beginning.
+#[test]
+fn another_machine_continues_after_a_loss_at_any_point() {
+    for (layout, on_conflict) in KINDS {
+        for (again, step) in [(0, 1), (3, 7), (8, 7), (15, 7)] {
+            let lost = |count: &u32| {
+                let mut world = CrashWorld::with_store(layout, on_conflict);
+                let lost = fail_point::crash_at(&format!("*:{count}"), || world.run()).is_none();
+                if lost {
+                    world.lose_machine();
+                    let at = format!("*:{again}:cut");
+                    if again == 0 || fail_point::crash_at(&at, || world.run()).is_none() {
+                        world.lose_machine();
+                        world.run();
+                    }
+                }
+                world.check();
+                lost
+            };
+            let points = (1..MAX_POINTS).step_by(step).take_while(lost).count() * step;
+            assert!((30..MAX_POINTS as usize - step).contains(&points), "{points}");
+        }
+    }
+}
+
+/// The machine stays. Its journal may be older than the commit log.
+#[test]
+fn a_crash_at_any_point_changes_nothing_with_a_commit_log() {
+    for (layout, on_conflict) in KINDS {
+        let crashed = |count: &u32| {
+            let mut world = CrashWorld::with_store(layout, on_conflict);
+            let at = format!("*:{count}:cut");
+            let crashed = fail_point::crash_at(&at, || world.run()).is_none();
+            if crashed {
+                world.run();
+            }
+            world.check();
+            crashed
+        };
+        let points = (1..MAX_POINTS).step_by(3).take_while(crashed).count() * 3;
+        assert!((30..MAX_POINTS as usize - 3).contains(&points), "{points}");
+    }
+}
+
+/// Another process leads the job. The old leader notices it when it commits, and leaves the output as it is.
+#[test]
+fn a_leader_that_was_replaced_leaves_the_output_alone() {
+    let world = CrashWorld::with_store(Layout::File, OnConflict::Error);
+    let (mut old, _) = recover(world.target.clone(), world.journal(), false).unwrap();
+    let worker = WorkerId(0);
+    let rows = "a row\n".repeat(2);
+    fs::write(world.target.worker_folders.job_dir().part_file(worker), &rows).unwrap();
+    let request = |id: u64| {
+        let segment = segment(6 * id, "a row\n");
+        CommitRequest::Success(Success { id: MiniBatchId(id), segment, ..Success::sample() })
+    };
+    old.commit(vec![request(0)]).unwrap();
+    world.take_over();
+    let error = old.commit(vec![request(1)]).unwrap_err();
+    assert!(error.to_string().starts_with("another process leads the job now"), "{error}");
+    old.give_up();
+    assert_eq!(world.read("rows.txt"), rows);
+}
+
 /// A second crash, during the recovery from the first one.
 #[test]
 fn a_crash_while_recovering_changes_nothing() {

@@ -80,7 +80,8 @@ impl CommitState {
 
     /// Called when nothing more will be committed. Removes rows that were copied before their commit.
     pub(super) fn give_up(&mut self) {
-        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead()) {
+        let is_fenced = self.journal.is_fenced();
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead() && !is_fenced) {
             rows.journaled(false);
         }
     }
@@ -146,8 +147,10 @@ impl CommitState {
         let replaced = self.write_header(group.header.as_ref(), &mut changes)?;
         let written = self.write_rows(&mut changes, group.copied, replaced);
         let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
+        // If another process leads the job, it owns the output: nothing of it is cut off.
+        let stays = journaled.is_ok() || self.journal.is_fenced();
         if let Some(rows) = &mut self.rows {
-            rows.journaled(journaled.is_ok());
+            rows.journaled(stays);
         }
         journaled?;
         self.header = group.header.or(self.header.take());

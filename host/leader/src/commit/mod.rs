@@ -27,6 +27,7 @@ mod group;
 mod header;
 mod item;
 mod lifecycle_files;
+mod lost_files;
 mod message;
 mod output_files;
 mod parts_output;

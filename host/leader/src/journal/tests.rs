@@ -1,6 +1,9 @@
 use super::*;
 use crate::model::{FailureKind, ItemCounts, JobStatus, MiniBatchId, Segment, WorkerId};
+use sandmill_commit_log::{FolderStore, JobLogs};
+use serde_json::json;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 fn identity() -> JobIdentity {
     JobIdentity {
@@ -59,6 +62,152 @@ fn new_fixture() -> JournalFixture {
 
 fn text(error: &JournalError, fixture: &JournalFixture) -> String {
     error.to_string().replace(&fixture.path.display().to_string(), "JOURNAL")
+}
+
+fn logs(fixture: &JournalFixture) -> JobLogs {
+    let folder = fixture.path.parent().unwrap().canonicalize().unwrap().join("store");
+    JobLogs::new(Arc::new(FolderStore::new(folder)))
+}
+
+/// A journal with a commit log.
+fn logged(fixture: &JournalFixture) -> Journal {
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
+    let first = Journal::first_record(journal.log_state(json!("first")).unwrap());
+    let log = logs(fixture).begin(&identity().id, &first).unwrap();
+    journal.lead(log, json!("first")).unwrap();
+    journal
+}
+
+/// The content of a journal that was made again from the log, on another machine.
+fn made_again(fixture: &JournalFixture) -> LogState {
+    let elsewhere = new_fixture();
+    let run = logs(fixture).latest().unwrap().unwrap();
+    Journal::catch_up(&elsewhere.path, &run).unwrap();
+    let summary = LogSummary::read(&run).unwrap();
+    assert!(!summary.is_superseded);
+    let mut journal = Journal::open(&elsewhere.path).unwrap();
+    assert!(journal.is_from_log().unwrap());
+    journal.forget_origin().unwrap();
+    assert!(!journal.is_from_log().unwrap());
+    journal.log_state(summary.job_state).unwrap()
+}
+
+#[test]
+fn a_journal_is_made_again_from_its_log() {
+    let fixture = new_fixture();
+    let mut journal = logged(&fixture);
+    let file = FileEntry {
+        mini_batch: Some(MiniBatchId(2)),
+        source: "work/process000/staged/2-1".into(),
+        path: "a \"b\"\n".into(),
+        offset: 1,
+        length: u64::MAX >> 1,
+    };
+    commit(&mut journal, &[succeeded(5, 100), failed(9)]).unwrap();
+    journal.note("key", "value").unwrap();
+    let notes = vec![("key".to_owned(), None), ("other".to_owned(), Some("x".to_owned()))];
+    let changes = JournalChanges {
+        removed: vec![MiniBatchId(9)],
+        entries: vec![succeeded(2, 0), failed(9)],
+        files: vec![file],
+        notes,
+        ..JournalChanges::default()
+    };
+    journal.commit(&changes).unwrap();
+    let state = |journal: &Journal| journal.log_state(json!("first")).unwrap();
+    assert_eq!(made_again(&fixture), state(&journal));
+    journal.record_end(JobStatus::Failed, vec![("last".into(), Some("1".into()))]).unwrap();
+    assert_eq!(made_again(&fixture), state(&journal));
+    let changes =
+        JournalChanges { reopened: true, replaces_files: true, ..JournalChanges::default() };
+    journal.commit(&changes).unwrap();
+    let again = made_again(&fixture);
+    assert_eq!(again, state(&journal));
+    assert_eq!((again.status, again.job), (None, identity()));
+}
+
+/// If the leader is killed between the log and the journal, the next run has what is in the log.
+#[test]
+fn a_journal_that_is_older_than_its_log_catches_up() {
+    let fixture = new_fixture();
+    let mut journal = logged(&fixture);
+    commit(&mut journal, &[succeeded(5, 100)]).unwrap();
+    let changes = JournalChanges { entries: vec![failed(6)], ..JournalChanges::default() };
+    journal.log.as_mut().unwrap().append(&log_record::LogRecord::bytes(&changes, None)).unwrap();
+    drop(journal);
+    let run = logs(&fixture).latest().unwrap().unwrap();
+    for _ in 0..2 {
+        Journal::catch_up(&fixture.path, &run).unwrap();
+        let journal = Journal::open(&fixture.path).unwrap();
+        assert_eq!((journal.counts().succeeded, journal.counts().failed), (1, 1));
+    }
+}
+
+#[test]
+fn a_leader_that_was_replaced_commits_nothing() {
+    let fixture = new_fixture();
+    let mut old = logged(&fixture);
+    commit(&mut old, &[succeeded(5, 100)]).unwrap();
+    let elsewhere = new_fixture();
+    let run = logs(&fixture).latest().unwrap().unwrap();
+    let log = Journal::catch_up(&elsewhere.path, &run).unwrap();
+    let mut new = Journal::open(&elsewhere.path).unwrap();
+    new.lead(log, json!("second")).unwrap();
+    assert!(!old.is_fenced());
+    let error = commit(&mut old, &[succeeded(6, 100)]).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.starts_with("another process leads the job now: process ")
+            && text.ends_with(
+                "has written record 2 of the commit log. This process stops: only the results of the \
+                 other one count, and nothing is lost"
+            ),
+        "{text}"
+    );
+    assert!(old.is_fenced());
+    assert_eq!(old.counts().succeeded, 1);
+    assert!(old.record_end(JobStatus::Completed, Vec::new()).is_err());
+    assert_eq!(old.finished().unwrap(), None);
+    commit(&mut new, &[succeeded(6, 100)]).unwrap();
+    new.forget_origin().unwrap();
+    assert_eq!(made_again(&fixture), new.log_state(json!("second")).unwrap());
+}
+
+/// A take-over reads one snapshot, and the records after it.
+#[test]
+fn a_snapshot_follows_a_thousand_records() {
+    let fixture = new_fixture();
+    let mut journal = logged(&fixture);
+    for id in 0..1010 {
+        commit(&mut journal, &[succeeded(id, 10)]).unwrap();
+    }
+    let folder = fixture.path.parent().unwrap().join("store").join(identity().id);
+    let snapshots: Vec<_> = std::fs::read_dir(folder.join("snapshot")).unwrap().collect();
+    assert_eq!(snapshots.len(), 1);
+    // The records that the snapshot includes are no longer read.
+    for number in 1..1000 {
+        std::fs::write(folder.join(format!("log/{number:020}")), "damaged").unwrap();
+    }
+    assert_eq!(made_again(&fixture), journal.log_state(json!("first")).unwrap());
+}
+
+#[test]
+fn a_log_of_a_job_that_was_started_over_says_so() {
+    let fixture = new_fixture();
+    let mut journal = logged(&fixture);
+    Journal::supersede(journal.log.as_mut().unwrap(), "other").unwrap();
+    let run = logs(&fixture).latest().unwrap().unwrap();
+    assert!(LogSummary::read(&run).unwrap().is_superseded);
+}
+
+#[test]
+fn a_record_of_a_later_version_is_named() {
+    let fixture = new_fixture();
+    let mut journal = logged(&fixture);
+    journal.log.as_mut().unwrap().append(br#"{"another":{}}"#).unwrap();
+    let run = logs(&fixture).latest().unwrap().unwrap();
+    let error = Journal::catch_up(&new_fixture().path, &run).unwrap_err();
+    insta::assert_snapshot!(error, @"record 1 of the commit log in the job store cannot be understood (unknown variant `another`, expected one of `begin`, `lead`, `changes`, `end`, `superseded` at line 1 column 10): use the version of sandmill that wrote it");
 }
 
 #[test]
