@@ -11,6 +11,8 @@
 //!
 //! The payloads of records are bytes that this crate does not interpret.
 
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "numbers of tests are small"))]
+
 mod commit_log;
 mod error;
 mod folder_store;

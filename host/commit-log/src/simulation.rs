@@ -251,7 +251,7 @@ fn a_run_that_starts_over_has_a_log_of_its_own() {
     assert_eq!(latest.id(), "b-1");
     assert_eq!(latest.replay::<LogError>(&mut |_| Ok(())).unwrap().next(), 1);
     // A leader was killed before record 0 of its log.
-    let runs = LogFolder { store: store.clone(), prefix: "runs/".into() };
+    let runs = LogFolder { store, prefix: "runs/".into() };
     CommitLog::new(runs, 2).append(b"c-1").unwrap();
     assert_eq!(logs.latest().unwrap().unwrap().id(), "b-1");
     logs.begin("d-1", b"begin d").unwrap();
