@@ -105,12 +105,6 @@ impl Claim {
         self.state.times_resumed > 0
     }
 
-    /// What `job.json` says, for the commit log.
-    pub(super) fn state(&self) -> serde_json::Value {
-        // Plain data always serialises. If it did not, no other machine could continue the job.
-        serde_json::to_value(&self.state).unwrap_or_default()
-    }
-
     /// Syncs the folder of the new state file, so that the file's name is durable. [`JobDirLock::begin`] does
     /// not do this in a directory without an earlier run: the caller must call `sync` before it creates the
     /// journal.
@@ -210,30 +204,6 @@ impl JobDirLock {
     /// The earlier run that the directory holds.
     pub(super) fn earlier(&self) -> Option<&JobState> {
         self.earlier.as_ref()
-    }
-
-    /// The directory's path without links.
-    pub(super) fn root(&self) -> PathBuf {
-        self.root.clone()
-    }
-
-    /// Makes the directory that of an interrupted job, which another job directory held before. `state` is
-    /// what `job.json` said there.
-    pub(super) fn restore(&mut self, state: serde_json::Value) -> Result<(), ClaimError> {
-        let path = self.job_dir.state_file();
-        let state = JobState::parse(state)
-            .map_err(|what| ClaimError::UnknownState { path: path.clone(), what })?;
-        if state.name != self.name {
-            let (dir, wanted) = (self.root.clone(), self.name.clone());
-            return Err(ClaimError::OtherJob { dir, found: state.name, wanted });
-        }
-        self.make_private()?;
-        state.write(&path)?;
-        if !state.mark.is_empty() {
-            self.mark.clone_from(&state.mark);
-        }
-        self.earlier = Some(state);
-        Ok(())
     }
 
     /// Unlocks the directory of a refused job, and removes the folders that this process created.

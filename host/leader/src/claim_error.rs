@@ -126,63 +126,6 @@ pub enum ClaimError {
     /// The path leads to something other than a folder.
     #[error("{} is not a folder: name an empty or new one", .0.display())]
     NotAFolder(PathBuf),
-    /// The job store's folder is missing.
-    #[error("job_store: there is no folder {}: make it, or mount the shared folder on this machine", .0.display())]
-    NoJobStore(PathBuf),
-    /// The job's folder in the job store belongs to another user, or other users can write to it.
-    #[error(
-        "job_store: other users can write to {}, so its commit log cannot be trusted: name another folder for \
-         job_store, or give the job another name",
-        .0.display()
-    )]
-    StoreNotOwn(PathBuf),
-    /// The output folder and the job's folder in the job store contain each other.
-    #[error(
-        "the output folder {} and the job's folder in the job store, {}, are the same or in each other: name \
-         another folder for `output` or `job_store`",
-        output.display(), store.display()
-    )]
-    StoreInOutput {
-        /// The output folder.
-        output: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
-    },
-    /// The job directory belongs to a job with a commit log, and the log is gone.
-    #[error(
-        "the job in {} has a commit log in the job store, and {} has none: restore the store, or start over \
-         with --overwrite",
-        dir.display(), store.display()
-    )]
-    LogGone {
-        /// The job directory.
-        dir: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
-    },
-    /// The job directory and the job store hold different runs of the job.
-    #[error(
-        "{} holds run {local} of the job, and the job store {} holds run {found}: to continue run {found} here, \
-         name an empty folder with --job-dir; to start over, use --overwrite",
-        dir.display(), store.display()
-    )]
-    OtherRun {
-        /// The job directory.
-        dir: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
-        /// The id of the run in the job directory.
-        local: String,
-        /// The id of the run in the store.
-        found: String,
-    },
-    /// The job has a commit log, and the job file names no store.
-    #[error(
-        "the job in {} has a commit log in a job store, and the job file no longer names one: give job_store \
-         again, or start over with --overwrite",
-        .0.display()
-    )]
-    StoreNotNamed(PathBuf),
     /// The output folder contains the job directory, or is one of the job directory's own folders.
     #[error(
         "the output folder {} is in the way of the job directory {}: name a folder for `output` \

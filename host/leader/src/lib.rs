@@ -2,12 +2,11 @@
 //! clock and the node. A node is a computer that runs jobs. The leader reaches nodes only through the traits
 //! in `nodes`, and does not parse the content of guests or input files.
 //!
-//! This crate uses `model`, `files`, `commit_log`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no
+//! This crate uses `model`, `files`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no
 //! TLS. Only `sandmill` and the fuzz targets use it.
 //!
 //! - `prepare` makes a job ready to run, and asks the node to find and check what the job needs.
 //! - `claim` decides which job owns a job directory, and `reserve` keeps disk space free for the job's end.
-//! - `job_store` connects a job to its commit log, from which another machine can continue the job.
 //! - `resume` decides what to do with a job that was run before: `identity` names its settings,
 //!   `differences` compares them, and `verify` compares its inputs. These modules do not know how a node is
 //!   built.
@@ -36,7 +35,6 @@ mod identity;
 mod intake;
 mod job;
 mod job_state;
-mod job_store;
 pub mod journal;
 pub mod machine;
 mod nodes;

@@ -2,10 +2,9 @@
 //! directory. The claim comes last, so that an earlier error leaves no trace.
 
 use super::ClaimError;
-use super::claim::{ClaimRequest, JobDirLock, lock_job_dir, resolve};
+use super::claim::{ClaimRequest, lock_job_dir, resolve};
 use super::job::PreparedOnNode;
 use super::job_state::JobState;
-use super::job_store::JobStore;
 use super::nodes::{JobOnNode as _, NodeHandle};
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
@@ -35,15 +34,8 @@ pub fn prepare<N: NodeHandle>(
     let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
     let wanted = ClaimRequest { name: &spec.name, output: request.output.as_deref(), output_file };
-    let mut held = lock_job_dir(&job_dir, wanted)?;
-    let store = request.job_store.as_deref().map(|store| open_store(store, &spec.name, &held));
-    let store = store.transpose()?;
-    let log = match &store {
-        Some(store) if !options.overwrite => store.catch_up(&mut held, &job_dir, say)?,
-        _ => None,
-    };
-    let mut ready =
-        ReadyToResume { spec, found, node, job_dir, parent: request.parent, store, log };
+    let held = lock_job_dir(&job_dir, wanted)?;
+    let mut ready = ReadyToResume { spec, found, node, job_dir, parent: request.parent };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
             ready.node.await_objects(say);
@@ -51,16 +43,6 @@ pub fn prepare<N: NodeHandle>(
         }
         _ => ready.begin(held, options, say),
     }
-}
-
-/// Opens the job's store. Neither the store nor the output folder may be in the other one.
-fn open_store(folder: &Path, name: &str, held: &JobDirLock) -> Result<JobStore, ClaimError> {
-    let store = folder.join(name);
-    let output = held.output();
-    if output.starts_with(&store) || store.starts_with(output) {
-        return Err(ClaimError::StoreInOutput { output: output.to_owned(), store });
-    }
-    JobStore::open(folder, name)
 }
 
 /// If an earlier version of Sandmill began the job in this directory, the output file keeps the name that
@@ -85,7 +67,6 @@ fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareReq
     Ok(PrepareRequest {
         output: spec.output.as_deref().map(resolve).transpose()?,
         parent: spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?,
-        job_store: spec.job_store.as_deref().map(resolve).transpose()?,
         job_dir: resolve(&absolute(&options.job_dir))?,
         job_file: options.job_file.as_ref().map(|file| file.path.clone()),
         begins: options.overwrite || !JobDir::new(&options.job_dir).state_file().exists(),

@@ -5,7 +5,6 @@ use super::differences::differences;
 use super::identity::settings;
 use super::job::{PreparedJob, PreparedOnNode, ResumedJob, Reused};
 use super::job_state::{JobFile, JobStanding, JobState, StartedBy};
-use super::job_store::JobStore;
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
@@ -15,7 +14,6 @@ use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobStatus};
 use crate::protocol::node::{self, InspectRequest, PlanOptions};
 use crate::spec::JobSpec;
-use sandmill_commit_log::CommitLog;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -30,10 +28,6 @@ pub(super) struct ReadyToResume<N> {
     pub(super) job_dir: JobDir,
     /// The parent's folder, without links.
     pub(super) parent: Option<PathBuf>,
-    /// The job's store, if it has one.
-    pub(super) store: Option<JobStore>,
-    /// The commit log to continue, if the store has one.
-    pub(super) log: Option<CommitLog>,
 }
 
 /// The result of preparing a job on this kind of node.
@@ -85,7 +79,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let claim = claim(held, options.job_file.clone()).inspect_err(|_| {
             parent.as_deref().map(parent::give_back);
         })?;
-        let Self { spec, found, node, job_dir, store, .. } = self;
+        let Self { spec, found, node, job_dir, .. } = self;
         let node::Prepared { sources, component, runtime, .. } = found;
         let unreadable =
             resumed.as_ref().map(|resumed| resumed.unreadable.clone()).unwrap_or_default();
@@ -101,7 +95,6 @@ impl<N: JobOnNode> ReadyToResume<N> {
             resumed,
             unreadable,
             notices,
-            store,
             node,
         };
         Ok(PreparedOnNode::Job(Box::new(job)))
@@ -151,9 +144,6 @@ impl<N: JobOnNode> ReadyToResume<N> {
             ));
             return self.begin(held, options, say);
         };
-        if self.store.is_none() && journal.log_position()?.is_some() {
-            return Err(ClaimError::StoreNotNamed(self.job_dir.root().to_owned()).into());
-        }
         let recorded = RecordedPlan::without_unreadable(&journal)?;
         let unreadable = recorded.unreadable();
         match self.check(&held, &journal, recorded) {
@@ -187,7 +177,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         // that takes several runs.
         let retry_failed =
             earlier.status == JobStanding::Failed || journal.finished()? == Some(JobStatus::Failed);
-        let resumed = Some(ResumedJob { journal, retry_failed, unreadable, log: self.log.take() });
+        let resumed = Some(ResumedJob { journal, retry_failed, unreadable });
         // The journal already has the settings.
         self.complete(options, say, Vec::new(), resumed, (held, JobDirLock::resume))
     }

@@ -10,7 +10,7 @@ use super::machine::SettledMiniBatch;
 use super::nodes::{JobOnNode, RunningNode};
 use crate::event::Resumed;
 use crate::fail_point;
-use crate::journal::{JobIdentity, Journal, JournalError};
+use crate::journal::{JobIdentity, Journal};
 use crate::model::{OutputAction, Restored};
 use crate::protocol::node::PlanOptions;
 use std::panic::resume_unwind;
@@ -71,26 +71,18 @@ fn start_committer<N: JobOnNode>(
     job: &mut PreparedJob<N>,
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
-    let failed = |error: JournalError| EngineError(error.to_string());
-    let (mut journal, retry_failed, log) = match job.resumed.take() {
-        Some(ResumedJob { journal, retry_failed, log, .. }) => {
+    let (journal, retry_failed) = match job.resumed.take() {
+        Some(ResumedJob { journal, retry_failed, .. }) => {
             settle_workers(job);
-            (journal, retry_failed, log)
+            (journal, retry_failed)
         }
         None => {
             job.claim.sync().map_err(|e| EngineError(e.to_string()))?;
             let journal = Journal::create(&job.job_dir.journal(), &identity(job));
             fail_point::pass("journal-made");
-            (journal.map_err(failed)?, false, None)
+            (journal.map_err(|e| EngineError(e.to_string()))?, false)
         }
     };
-    let led = match (&job.store, log) {
-        (Some(_), Some(log)) => journal.lead(log, job.claim.state()),
-        (Some(store), None) => store.begin(&mut journal, job.claim.state()),
-        (None, _) => Ok(()),
-    };
-    led.map_err(failed)?;
-    fail_point::pass("log-led");
     Committer::start(commit_target(job), journal, retry_failed, replies)
         .map_err(|e| EngineError(e.to_string()))
 }

@@ -35,7 +35,6 @@ mod given_settings;
 mod inputs;
 mod job;
 mod job_file_location;
-mod job_store;
 mod keys;
 mod lenient;
 mod limits;

@@ -5,7 +5,6 @@ mod contract;
 mod entry_rules;
 mod full_disk;
 mod javascript;
-mod job_store;
 mod killed;
 mod machine_caps;
 mod python;

@@ -4,26 +4,19 @@ use super::*;
 use crate::commit::message::FinalFailure;
 use crate::commit::queue::may_be_copied;
 use crate::commit::recover::recover;
-#[cfg(test)]
-use crate::commit::worker_folders::WorkerFolders;
 use crate::journal::JobIdentity;
 use crate::model::{ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
-use sandmill_commit_log::{FolderStore, JobLogs};
-use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 const HEADER: &str = "id letter\n";
 
 /// A job of a few mini-batches. Each yields the same results whenever it runs.
 pub(super) struct CrashWorld {
     _dir: Option<tempfile::TempDir>,
-    /// The folder with the job's commit log, if the job has one.
-    store: Option<PathBuf>,
     pub(super) target: CommitTarget,
     mini_batches: u64,
     /// How many runs have begun. Each crash is followed by another run.
@@ -83,34 +76,6 @@ impl CrashWorld {
         Self { _dir: Some(dir), ..world }
     }
 
-    /// A job with a commit log. Its output is outside the job directory.
-    #[cfg(test)]
-    pub(super) fn with_store(layout: Layout, on_conflict: OnConflict) -> Self {
-        let mut world = Self::new(layout, on_conflict);
-        let root = world.target.worker_folders.job_dir().root().canonicalize().unwrap();
-        world.target.worker_folders = WorkerFolders::ThisMachine(JobDir::new(root.join("job")));
-        world.target.output = root.join("out");
-        fs::create_dir(&world.target.output).unwrap();
-        world.store = Some(root.join("store"));
-        world.make_job_dir();
-        world
-    }
-
-    #[cfg(test)]
-    fn make_job_dir(&self) {
-        let job_dir = self.target.worker_folders.job_dir();
-        for folder in [job_dir.parts(), job_dir.work()] {
-            fs::create_dir_all(folder).unwrap();
-        }
-    }
-
-    /// The machine with the job directory is gone. Another one has an empty job directory.
-    #[cfg(test)]
-    pub(super) fn lose_machine(&self) {
-        fs::remove_dir_all(self.target.worker_folders.job_dir().root()).unwrap();
-        self.make_job_dir();
-    }
-
     pub(super) fn in_folder(path: &Path, layout: Layout, on_conflict: OnConflict) -> Self {
         let job_dir = JobDir::new(path);
         for folder in [job_dir.parts(), job_dir.work(), job_dir.default_output()] {
@@ -126,7 +91,6 @@ impl CrashWorld {
         };
         Self {
             _dir: None,
-            store: None,
             target,
             mini_batches: 9,
             runs: 0,
@@ -164,36 +128,8 @@ impl CrashWorld {
     pub(super) fn journal(&self) -> Journal {
         let path = self.target.worker_folders.job_dir().journal();
         let identity = JobIdentity::sample();
-        let run = self.logs().and_then(|logs| logs.latest().unwrap());
-        if let Some(run) = run {
-            let log = Journal::catch_up(&path, &run).unwrap();
-            let mut journal = Journal::open(&path).unwrap();
-            journal.lead(log, Value::Null).unwrap();
-            return journal;
-        }
-        let opened =
-            if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) };
-        let mut journal = opened.unwrap();
-        if let Some(logs) = self.logs() {
-            let state = journal.log_state(Value::Null).unwrap();
-            let log = logs.begin(&identity.id, &Journal::first_record(state)).unwrap();
-            journal.lead(log, Value::Null).unwrap();
-        }
-        journal
-    }
-
-    /// Another process, on another machine, leads the job.
-    #[cfg(test)]
-    pub(super) fn take_over(&self) {
-        let run = self.logs().unwrap().latest().unwrap().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("journal.sqlite");
-        let log = Journal::catch_up(&path, &run).unwrap();
-        Journal::open(&path).unwrap().lead(log, Value::Null).unwrap();
-    }
-
-    fn logs(&self) -> Option<JobLogs> {
-        Some(JobLogs::new(Arc::new(FolderStore::new(self.store.clone()?))))
+        if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
+            .unwrap()
     }
 
     /// Does a worker's work for a mini-batch: writes its rows and files. Returns the worker's report.

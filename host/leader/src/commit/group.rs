@@ -80,8 +80,7 @@ impl CommitState {
 
     /// Called when nothing more will be committed. Removes rows that were copied before their commit.
     pub(super) fn give_up(&mut self) {
-        let is_fenced = self.journal.is_fenced();
-        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead() && !is_fenced) {
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead()) {
             rows.journaled(false);
         }
     }
@@ -147,10 +146,8 @@ impl CommitState {
         let replaced = self.write_header(group.header.as_ref(), &mut changes)?;
         let written = self.write_rows(&mut changes, group.copied, replaced);
         let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
-        // If another process leads the job, it owns the output: nothing of it is cut off.
-        let stays = journaled.is_ok() || self.journal.is_fenced();
         if let Some(rows) = &mut self.rows {
-            rows.journaled(stays);
+            rows.journaled(journaled.is_ok());
         }
         journaled?;
         self.header = group.header.or(self.header.take());

@@ -27,7 +27,6 @@ mod group;
 mod header;
 mod item;
 mod lifecycle_files;
-mod lost_files;
 mod message;
 mod output_files;
 mod parts_output;

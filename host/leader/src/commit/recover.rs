@@ -16,7 +16,6 @@ use super::converted_output;
 use super::error::CommitError;
 use super::files::{DONE_PREFIX, FilesState};
 use super::item::FinishedMiniBatch;
-use super::lost_files;
 use super::recover_files as files;
 use super::replace::carry_out;
 use super::rows::{HeldRows, RowsOutput};
@@ -67,18 +66,12 @@ pub(super) fn recover(
     // again.
     let is_made = has_output && target.output_file.is_none();
     let items = read_items(&journal, target.ordered)?;
-    let mut files = FilesState::new(done_workers(&target, &journal)?);
+    let mut files = FilesState::new(done_workers(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
-    let lost = lost_files::find(&target, &mut journal)?;
     let unreadable = journal.unreadable()?.into_iter().filter(|_| !is_made);
     let unreadable = unreadable.map(|file| file.id).collect();
-    let settling = Settling {
-        target: &target,
-        items: &items,
-        retry_failed,
-        unreadable: &unreadable,
-        lost: &lost,
-    };
+    let settling =
+        Settling { target: &target, items: &items, retry_failed, unreadable: &unreadable };
     let SettleResult { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);
@@ -87,9 +80,6 @@ pub(super) fn recover(
     restored.next_worker = restored.next_worker.max(highest.map_or(0, |w| w.0.saturating_add(1)));
     restored.closed = is_closed(&journal, &files)?;
     target.worker_folders.clean_up(&files.done);
-    if journal.is_from_log()? {
-        journal.forget_origin()?;
-    }
     if !is_made {
         reopen(&mut journal)?;
     }
@@ -145,19 +135,10 @@ fn read_items(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>
     Ok(items)
 }
 
-/// The workers of earlier runs that ended normally and left files. If the journal comes from the commit log,
-/// these files may be on another machine. Then another worker makes them again.
-fn done_workers(
-    target: &CommitTarget,
-    journal: &Journal,
-) -> Result<BTreeSet<WorkerId>, CommitError> {
-    let is_from_log = journal.is_from_log()?;
-    let is_here = |worker: &WorkerId| {
-        !is_from_log || target.worker_folders.lifecycle_folder(*worker).is_dir()
-    };
+/// The workers of earlier runs that ended normally and left files.
+fn done_workers(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
     let notes = journal.notes(DONE_PREFIX)?;
-    let workers = notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId));
-    Ok(workers.filter(is_here).collect())
+    Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
 }
 
 /// The journal's content, without the mini-batches that run again.

@@ -69,7 +69,7 @@ pub(super) fn settle(
         return Ok(SettleResult { rows: None, header, gone });
     }
     let Some(name) = &target.output_file else {
-        let gone: HashSet<_> = settling.run_again().collect();
+        let gone: HashSet<_> = settling.failed().collect();
         let changes =
             JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
         if !changes.is_empty() {
@@ -122,14 +122,12 @@ impl Settling<'_> {
         let failed = |e| CommitError::disk("read", appender.path(), e);
         let mut checker = Checker::new(appender.file()).map_err(failed)?;
         let mut finding =
-            Finding { gone: self.run_again().collect(), total: start, ..Finding::default() };
+            Finding { gone: self.failed().collect(), total: start, ..Finding::default() };
         let ordered = self.target.ordered;
         let mut end = start;
         for item in self.items {
             let id = MiniBatchId(item.id);
             if finding.gone.contains(&id) {
-                // Its rows, if it has any, are in the output, where they are cut out.
-                end += item.rows.map_or(0, |rows| rows.length);
                 continue;
             }
             if ordered && item.id != finding.held.next {

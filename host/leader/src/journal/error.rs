@@ -2,7 +2,6 @@
 
 use crate::model::MiniBatchId;
 use rusqlite::ErrorCode;
-use sandmill_commit_log::LogError;
 use std::path::{Path, PathBuf};
 
 /// A journal that cannot be made, opened, read or written.
@@ -83,24 +82,6 @@ pub enum JournalError {
         /// The number.
         value: u64,
     },
-    /// The commit log in the job's store failed, or another process has taken over the job.
-    #[error("{source}{}", log_advice(source))]
-    Log {
-        /// The commit log's error.
-        #[from]
-        source: LogError,
-    },
-    /// A record of the commit log has content that this version does not know.
-    #[error(
-        "record {number} of the commit log in the job store cannot be understood ({what}): use the version of \
-         sandmill that wrote it"
-    )]
-    UnknownRecord {
-        /// The number of the record, or of the last record that the snapshot includes.
-        number: u64,
-        /// What is wrong with the record.
-        what: String,
-    },
     /// Anything else.
     #[error("the journal {path} failed: {source}; check the disk, then run the job again")]
     Sqlite {
@@ -109,21 +90,6 @@ pub enum JournalError {
         /// SQLite's error.
         source: rusqlite::Error,
     },
-}
-
-/// What to do about an error of the commit log. The text continues the error's message.
-fn log_advice(error: &LogError) -> &'static str {
-    match error {
-        LogError::Fenced { .. } => {
-            ". This process stops: only the results of the other one count, and nothing is lost"
-        }
-        LogError::Unavailable { .. } | LogError::Closed => {
-            "; check the job store, then run the job again: it continues from its last record"
-        }
-        LogError::Damaged { .. } | LogError::Missing { .. } => {
-            "; restore the job store from a copy, or run the job again with --overwrite"
-        }
-    }
 }
 
 /// What is wrong with a damaged journal. The text is a clause.

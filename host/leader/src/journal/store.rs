@@ -1,15 +1,12 @@
 //! Reads and writes the journal.
 
-use super::log_record::{LogRecord, POSITION_KEY};
 use super::{
     Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalDamage,
     JournalError, schema,
 };
-use crate::fail_point;
 use crate::model::{JobStatus, MiniBatchId};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
-use sandmill_commit_log::CommitLog;
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -26,10 +23,6 @@ pub struct Journal {
     /// The position of the next entry in commit order.
     position: u64,
     is_new: bool,
-    /// The job's commit log, if the job has a store. Changes are appended to it before they are written here.
-    pub(super) log: Option<CommitLog>,
-    /// The content of `job.json` for snapshots of the log.
-    pub(super) job_state: serde_json::Value,
 }
 
 /// The prefix of the keys of settings.
@@ -53,15 +46,7 @@ impl Journal {
             .map_err(|e| JournalError::from_sqlite(path, e))?;
         let path = path.to_owned();
         let counts = CommittedCounts::default();
-        Ok(Self {
-            path,
-            connection,
-            counts,
-            position: 0,
-            is_new: true,
-            log: None,
-            job_state: serde_json::Value::Null,
-        })
+        Ok(Self { path, connection, counts, position: 0, is_new: true })
     }
 
     /// Opens the journal of a job that has begun, and rolls back uncommitted changes.
@@ -74,15 +59,7 @@ impl Journal {
         use_wal(&connection).map_err(|e| JournalError::from_sqlite(path, e))?;
         let counts = CommittedCounts::default();
         let path = path.to_owned();
-        let mut journal = Self {
-            path,
-            connection,
-            counts,
-            position: 0,
-            is_new: false,
-            log: None,
-            job_state: serde_json::Value::Null,
-        };
+        let mut journal = Self { path, connection, counts, position: 0, is_new: false };
         let found = journal.version().map_err(|e| journal.failed(e))?;
         if found != schema::VERSION {
             return Err(JournalError::Version {
@@ -130,25 +107,11 @@ impl Journal {
 
     /// Writes all of the changes, or none. They are durable when this returns.
     ///
-    /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before. If the job
-    /// has a commit log, also fails if the log cannot be appended to. Then the changes may be in the log, and
-    /// if they are, the next run of the job has them.
+    /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before.
     pub fn commit(&mut self, changes: &JournalChanges) -> Result<(), JournalError> {
-        self.write(changes, None, LogPosition::Append)?;
-        self.write_snapshot_if_due();
-        Ok(())
-    }
-
-    /// Writes the changes and, if given, the status with which the job ended.
-    pub(super) fn write(
-        &mut self,
-        changes: &JournalChanges,
-        status: Option<JobStatus>,
-        log_position: LogPosition,
-    ) -> Result<(), JournalError> {
         let mut counts = self.counts;
         let mut position = self.position;
-        let Self { path, connection, log, .. } = self;
+        let Self { path, connection, .. } = self;
         let failed = |e| JournalError::from_sqlite(path, e);
         let transaction = connection.transaction().map_err(failed)?;
         delete_removed(&transaction, changes).map_err(failed)?;
@@ -175,19 +138,6 @@ impl Journal {
             }
         }
         insert_files_and_notes(&transaction, changes).map_err(failed)?;
-        insert_status(&transaction, status).map_err(failed)?;
-        // The log comes last, after everything that could refuse the changes, and before the commit. If this
-        // process is killed in between, the next run reads the record in the log and writes it here.
-        let number = match (log_position, log) {
-            (LogPosition::At(number), _) => Some(number),
-            (LogPosition::Append, Some(log)) => {
-                let number = log.append(&LogRecord::bytes(changes, status))?;
-                fail_point::pass("log-appended");
-                Some(number)
-            }
-            (LogPosition::Append, None) => None,
-        };
-        insert_log_position(&transaction, number).map_err(failed)?;
         transaction.commit().map_err(failed)?;
         (self.counts, self.position) = (counts, position);
         Ok(())
@@ -279,15 +229,17 @@ impl Journal {
         status: JobStatus,
         notes: Vec<(String, Option<String>)>,
     ) -> Result<(), JournalError> {
-        // The commit here need not sync the WAL: the checkpoint below does, before it copies the WAL's pages
+        // The commits here need not sync the WAL: the checkpoint below does, before it copies the WAL's pages
         // into the database.
         let set_synchronous = |this: &Self, mode| {
             let set = this.connection.pragma_update(None, "synchronous", mode);
             set.map_err(|e| this.failed(e))
         };
         set_synchronous(self, "NORMAL")?;
-        let changes = JournalChanges { notes, ..JournalChanges::default() };
-        self.write(&changes, Some(status), LogPosition::Append)?;
+        let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
+        let written = self.connection.execute(sql, params![status.to_string()]);
+        written.map_err(|e| self.failed(e))?;
+        self.commit(&JournalChanges { notes, ..JournalChanges::default() })?;
         // Afterwards, the journal is a single, self-contained file.
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         let moved = self.connection.query_row(checkpoint, [], |_| Ok(()));
@@ -295,7 +247,7 @@ impl Journal {
         set_synchronous(self, "FULL")
     }
 
-    pub(super) fn value(&self, key: &str) -> Result<Option<String>, JournalError> {
+    fn value(&self, key: &str) -> Result<Option<String>, JournalError> {
         let sql = "SELECT value FROM job WHERE key = ?1";
         let value = self.connection.query_row(sql, [key], |row| row.get(0)).optional();
         value.map_err(|e| self.failed(e))
@@ -326,15 +278,6 @@ impl Journal {
     fn corrupt(&self, damage: JournalDamage) -> JournalError {
         JournalError::Corrupt { path: self.path.clone(), damage }
     }
-}
-
-/// Where a change is in the job's commit log.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum LogPosition {
-    /// It is not in the log yet, and is appended if the job has one.
-    Append,
-    /// It is the record with this number.
-    At(u64),
 }
 
 /// Closes the journal to other users, because the job's settings may be secrets. Earlier versions left the
@@ -438,20 +381,6 @@ fn insert_files_and_notes(
         };
     }
     Ok(())
-}
-
-/// Writes the status with which the job ended.
-fn insert_status(transaction: &Transaction<'_>, status: Option<JobStatus>) -> rusqlite::Result<()> {
-    let Some(status) = status else { return Ok(()) };
-    let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
-    transaction.execute(sql, params![status.to_string()]).map(drop)
-}
-
-/// Writes the number of the last record of the commit log that the journal includes.
-fn insert_log_position(transaction: &Transaction<'_>, number: Option<u64>) -> rusqlite::Result<()> {
-    let Some(number) = number else { return Ok(()) };
-    let sql = "INSERT OR REPLACE INTO job VALUES (?1, ?2)";
-    transaction.execute(sql, params![POSITION_KEY, number.to_string()]).map(drop)
 }
 
 /// Switches to WAL, after which every commit is durable when it returns. Takes the lock on the database,

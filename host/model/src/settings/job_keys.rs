@@ -149,18 +149,6 @@ macro_rules! job_keys {
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
-            composed job_store => {
-                kind: KeyKind::Text,
-                values: "path of a folder",
-                unless_given: "none: only the machine with the job directory can resume the job",
-                expected: "a path to a folder",
-                example: "/shared/jobs",
-                description: "A folder that several machines share. The job's commit log is in it, so that another machine can resume the job.",
-                docs: "A folder that several machines share. The job's [commit log](crash-safety.md#resume-on-another-machine) is in it, so that another machine can resume the job. `output` must then be given, too, in a folder that the machines share.",
-                prs: PrsNames::Unknown,
-                rows: DecidesRows::Not("it only says where the job records what is committed. But you cannot leave it out when you resume a job that had one"),
-                ceiling: no "`roots` say what it may name",
-            }
             composed arguments => {
                 kind: KeyKind::Scalars,
                 values: "list of texts and numbers",

@@ -18,17 +18,13 @@ pub(super) struct PolicyFolder {
     pub(super) folder: PathBuf,
 }
 
-/// Refuses a root of job directories or job stores that is in a root for another use, contains one or equals
-/// one.
+/// Refuses a root of job directories that is in another root, contains another root or equals it.
 pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
-    for (index, job) in roots.iter().enumerate().filter(|(_, root)| root.folder_use.is_private()) {
-        // Of two private roots, the second one is reported.
-        let is_other = |(at, other): &(usize, &PolicyFolder)| {
-            other.folder_use != job.folder_use && (!other.folder_use.is_private() || *at < index)
-        };
-        let mut others = roots.iter().enumerate().filter(is_other);
+    let (jobs, others): (Vec<_>, Vec<_>) =
+        roots.iter().partition(|root| root.folder_use == FolderUse::JobDirectories);
+    for job in &jobs {
         let Some((other, relation)) =
-            others.find_map(|(_, other)| Some((other, relation(job, other)?)))
+            others.iter().find_map(|other| Some((other, relation(job, other)?)))
         else {
             continue;
         };
@@ -37,13 +33,12 @@ pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
             SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => String::new(),
         };
         let message = format!(
-            "{} {relation} {} of roots.{}{line}; {} need a separate folder, neither in another \
+            "{} {relation} {} of roots.{}{line}; job directories need a separate folder, neither in another \
              root nor around it, because other jobs must not read or write there: move one of the two \
              (roots.inputs and roots.outputs may overlap)",
             job.folder.display(),
             other.folder.display(),
             other.folder_use.key(),
-            job.folder_use.phrase(),
         );
         job.given.blame(report, message);
     }

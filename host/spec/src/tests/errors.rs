@@ -28,28 +28,28 @@ colour: red
 description:
 entry_script_digest: abc
 "#), @r#"
-    job.yaml:2: name: found "My Job"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
-    job.yaml:3: mini_bach_size: unknown key; did you mean mini_batch_size?
-    job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-    job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
-    job.yaml:7: inputs.images.paht: unknown key; did you mean path?
-    job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
-    job.yaml:9: inputs.both: found path and paths; write only one of them
-    job.yaml:10: inputs.none: has no path; set path to a file, a folder or a glob, or dataset to a registered name
-    job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
-    job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
-    job.yaml:14: limits.disk: unknown key; the known keys are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
-    job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
-    job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
-    job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
-    job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
-    job.yaml:19: node_count: found 4; expected 1: a job runs on this machine only, with process_count_per_node workers
-    job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
-    job.yaml:21: output_action: found a list; expected append_row or summary_only
-    job.yaml:22: colour: unknown key; the known keys are name, description, tenant, entry_script, entry_script_digest, source_directory, python, inputs, side_inputs, models, inference, output, job_store, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, output_layout, sample, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
-    job.yaml:23: description: found nothing; expected a text, or leave the key out
-    job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
-    "#);
+job.yaml:2: name: found "My Job"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
+job.yaml:3: mini_bach_size: unknown key; did you mean mini_batch_size?
+job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
+job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
+job.yaml:7: inputs.images.paht: unknown key; did you mean path?
+job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
+job.yaml:9: inputs.both: found path and paths; write only one of them
+job.yaml:10: inputs.none: has no path; set path to a file, a folder or a glob, or dataset to a registered name
+job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
+job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
+job.yaml:14: limits.disk: unknown key; the known keys are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
+job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
+job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
+job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
+job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
+job.yaml:19: node_count: found 4; expected 1: a job runs on this machine only, with process_count_per_node workers
+job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
+job.yaml:21: output_action: found a list; expected append_row or summary_only
+job.yaml:22: colour: unknown key; the known keys are name, description, tenant, entry_script, entry_script_digest, source_directory, python, inputs, side_inputs, models, inference, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, output_layout, sample, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
+job.yaml:23: description: found nothing; expected a text, or leave the key out
+job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
+"#);
 }
 
 #[test]
