@@ -75,7 +75,7 @@ pub use load::{load, load_under};
 pub use machine_slots::SlotsError;
 pub use model::{JobResult, JobStatus};
 pub use node::{ModelError, NodeError, NotBuilt};
-pub use run::{Job, Options, PrepareError, Prepared, prepare, run, upload_results};
+pub use run::{Options, PrepareError, Prepared, ReadyJob, prepare, run, upload_results};
 pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
 pub use store::StoreError;
 pub use wall::WallError;

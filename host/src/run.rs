@@ -32,13 +32,13 @@ pub fn upload_results(
 }
 
 /// A job that is ready to run on this machine.
-pub type Job = engine::PreparedJob<JobHere>;
+pub type ReadyJob = engine::PreparedJob<JobHere>;
 
 /// The outcome of preparing a job on this machine.
 pub type Prepared = engine::PreparedOnNode<JobHere>;
 
 /// Why a job cannot begin on this machine.
-pub type PrepareError = engine::PrepareError<NodeError>;
+pub type PrepareError = engine::PreparationError<NodeError>;
 
 /// Where and how to run a job. Create it with [`Options::new`].
 #[non_exhaustive]
@@ -160,7 +160,7 @@ impl NodeHandle for MachineForJob {
         self,
         ask: &PrepareRequest,
         say: &mut dyn FnMut(&str),
-    ) -> Result<(crate::protocol::node::Prepared, JobHere), NodeError> {
+    ) -> Result<(crate::protocol::node::NodeFindings, JobHere), NodeError> {
         let (prepared, job) = node::prepare(self.spec, self.options, ask, say)?;
         Ok((prepared, JobHere(job)))
     }

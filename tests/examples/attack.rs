@@ -33,7 +33,7 @@ const LARGEST_FILE: u64 = 1 << 20;
 const OPEN_FILES: u64 = 128;
 
 /// What an attack may use: a folder, two processes, an inherited descriptor and a log.
-struct Scene {
+struct AttackScene {
     folder: PathBuf,
     host: c_int,
     sibling: c_int,
@@ -45,7 +45,7 @@ struct Scene {
 /// The error number with which the kernel refused the attack; `None` if the attack succeeded.
 type Refusal = Option<c_int>;
 /// The attack's name, and the function that tries it.
-type Attack = (&'static str, fn(&Scene) -> Refusal);
+type Attack = (&'static str, fn(&AttackScene) -> Refusal);
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -71,7 +71,7 @@ fn main() {
     // The number must differ from that of the inherited descriptor.
     let log = rustix::io::fcntl_dupfd_cloexec(log.unwrap(), 100).unwrap().into();
     let descriptor = number(5);
-    let scene = Scene { folder, host: number(3), sibling: number(4), descriptor, log };
+    let scene = AttackScene { folder, host: number(3), sibling: number(4), descriptor, log };
     let attacks = attacks();
     let (_, attack) = attacks.iter().find(|(name, _)| *name == arguments[0]).unwrap();
     if let Some((occupant, mode)) = wall_kind
@@ -93,7 +93,7 @@ fn enter(mode: OsSandbox) -> Result<(), String> {
 }
 
 /// Builds the wall as a worker does.
-fn build(scene: &Scene, occupant: WallRole, mode: OsSandbox) -> Result<(), String> {
+fn build(scene: &AttackScene, occupant: WallRole, mode: OsSandbox) -> Result<(), String> {
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let folder = |name: &str, rights| GrantedPath::new(scene.folder.join(name), rights);
@@ -171,7 +171,7 @@ fn open(path: impl AsRef<Path>, flags: usize) -> Refusal {
     attempt(libc::SYS_openat, &[CWD, text(path), flags, 0o600])
 }
 
-impl Scene {
+impl AttackScene {
     /// Opens a file of the folder with this access mode, and tries to truncate it.
     fn open_truncating(&self, path: &str, access: c_int) -> Refusal {
         open(self.folder.join(path), (access | libc::O_TRUNC) as usize)

@@ -7,12 +7,12 @@ use std::path::Path;
 /// A trained network from a file that `examples/make_data.py` wrote.
 #[derive(Debug, Deserialize)]
 pub struct Mlp {
-    layers: Vec<Layer>,
+    layers: Vec<DenseLayer>,
     classes: Vec<u8>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Layer {
+struct DenseLayer {
     /// For each neuron, a row with a weight for each input.
     weights: Vec<Vec<f64>>,
     biases: Vec<f64>,
@@ -68,7 +68,7 @@ impl Mlp {
     }
 }
 
-impl Layer {
+impl DenseLayer {
     fn forward(&self, inputs: &[f64]) -> Vec<f64> {
         let neuron = |(row, bias): (&Vec<f64>, &f64)| {
             bias + row.iter().zip(inputs).map(|(weight, input)| weight * input).sum::<f64>()

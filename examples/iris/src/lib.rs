@@ -4,7 +4,7 @@
 
 mod model;
 
-use model::Model;
+use model::IrisModel;
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::Float64Type;
 use sandmill_guest::arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, StringArray};
@@ -12,7 +12,7 @@ use sandmill_guest::{Context, EntryScript, Job, MiniBatchContext, Result, Result
 use std::sync::Arc;
 
 struct Iris {
-    model: Model,
+    model: IrisModel,
 }
 
 impl EntryScript for Iris {
@@ -20,7 +20,7 @@ impl EntryScript for Iris {
 
     fn init(job: &Job) -> Result<Self> {
         let path = job.argument("--model").context("--model FILE is missing")?;
-        Ok(Iris { model: Model::load(path)? })
+        Ok(Iris { model: IrisModel::load(path)? })
     }
 
     fn run(&mut self, flowers: RecordBatch, _context: &MiniBatchContext) -> Result<Results> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// A trained model from a file that `examples/make_data.py` wrote.
 #[derive(Debug, Deserialize)]
-pub struct Model {
+pub struct IrisModel {
     /// The columns that the model takes, in the order of its coefficients.
     pub features: Vec<String>,
     /// A row for each class.
@@ -16,12 +16,12 @@ pub struct Model {
     pub classes: Vec<String>,
 }
 
-impl Model {
+impl IrisModel {
     /// Loads a model and checks that its parts fit together.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = sandmill_guest::read(path)?;
-        let model: Model = serde_json::from_slice(&bytes).context(path.display().to_string())?;
+        let model: IrisModel = serde_json::from_slice(&bytes).context(path.display().to_string())?;
         let classes = model.classes.len();
         if classes == 0
             || model.coefficients.len() != classes

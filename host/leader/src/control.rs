@@ -8,7 +8,7 @@ use crate::cancel::Cancel;
 use crate::event::EventKind;
 use crate::model::{CONTROL_SOCKET, JobDir};
 use crate::protocol::control::{
-    Answer, CONTROL_VERSION, ControlQuestion, LiveState, VersionedQuestion, control_path,
+    CONTROL_VERSION, ControlAnswer, ControlQuestion, LiveState, VersionedQuestion, control_path,
     read_line, write_line,
 };
 use rustix::fs::{Mode, chmodat, unlinkat};
@@ -154,14 +154,14 @@ impl SharedControl {
         }
     }
 
-    fn current_answer(&self, refused: Option<String>) -> Answer {
+    fn current_answer(&self, refused: Option<String>) -> ControlAnswer {
         let reason = self.cancel.reason();
         let state = match (&reason, self.is_waiting.load(Ordering::Relaxed)) {
             (Some(_), _) => LiveState::WindingDown,
             (None, true) => LiveState::Waiting,
             (None, false) => LiveState::Running,
         };
-        Answer {
+        ControlAnswer {
             version: CONTROL_VERSION,
             job: self.job.clone(),
             run: self.run.clone(),
@@ -233,7 +233,7 @@ mod tests {
             let (_folder, path) = control_path(dir.path(), CONTROL_SOCKET).unwrap();
             let mut stream = UnixStream::connect(path).unwrap();
             stream.write_all(nonsense.as_bytes()).unwrap();
-            let answer: Answer = read_line(&mut stream).unwrap();
+            let answer: ControlAnswer = read_line(&mut stream).unwrap();
             assert!(answer.refused.is_some(), "{nonsense}");
         }
         assert_eq!(cancel.reason(), None);

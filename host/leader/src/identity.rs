@@ -5,7 +5,7 @@ use crate::model::{
     Address, Backend, Compression, CsvFormat, InferenceSettings, InputKind, JobInput, Mount,
     OutputFormat, OutputLayout, SliceSize, TableInput, hex,
 };
-use crate::protocol::node::Prepared;
+use crate::protocol::node::NodeFindings;
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use serde::Serialize;
 use serde_json::json;
@@ -24,7 +24,7 @@ pub(super) const DIGEST_PREFIX: &str = "sha256:";
 /// without `..`. So a new field does not compile until it is added here, or is ignored here with a reason.
 ///
 /// `found`: what the node found, such as digests of the job's folders and models.
-pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)> {
+pub(super) fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, String)> {
     let JobSpec {
         inputs,
         input_kind,
@@ -227,7 +227,12 @@ impl IdentitySettings {
 
     /// A job without models has the same identity as in versions that did not support models. Backends differ
     /// in the last digits of their results, so the backend that `auto` selects is part of the identity.
-    fn models(&mut self, models: &[ModelSpec], inference: &InferenceSettings, found: &Prepared) {
+    fn models(
+        &mut self,
+        models: &[ModelSpec],
+        inference: &InferenceSettings,
+        found: &NodeFindings,
+    ) {
         let InferenceSettings {
             allow_guest_models,
             // The node reports the library that it found.
@@ -339,7 +344,7 @@ mod tests {
         let settings_of = |text: &str| {
             fs::write(&job, text).unwrap();
             let spec = crate::spec::load_plain(&job, &[]).unwrap();
-            let found = Prepared {
+            let found = NodeFindings {
                 side_inputs: vec!["aa".into()],
                 source_directory: Some("bb".into()),
                 models: vec![PreparedModel {
@@ -348,7 +353,7 @@ mod tests {
                     sha256: "cc".into(),
                     folder: Some("dd".into()),
                 }],
-                ..Prepared::sample()
+                ..NodeFindings::sample()
             };
             let mut settings = settings(&spec, &found);
             settings.sort();
@@ -499,7 +504,7 @@ schema_inference: full
         let settings_of = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> =
                 overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &Prepared::sample())
+            settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &NodeFindings::sample())
         };
         let was = settings_of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");

@@ -64,7 +64,7 @@ pub use job_state::{JobFile, JobStanding, JobState, OutputSize, PolicyUsed, Star
 pub use nodes::{JobOnNode, NodeHandle, RunningNode};
 pub use options::LeaderOptions;
 pub use prepare::prepare;
-pub use prepare_error::PrepareError;
+pub use prepare_error::PreparationError;
 pub use settings_in_force::RUNS_AS_ROOT;
 
 use sandmill_files::{self as files, opening};

@@ -5,7 +5,9 @@ use super::commit::Make;
 use super::machine::OrderTarget;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::protocol::NodeReport;
-use crate::protocol::node::{InspectReport, InspectRequest, PlanOptions, PrepareRequest, Prepared};
+use crate::protocol::node::{
+    InspectReport, InspectRequest, NodeFindings, PlanOptions, PrepareRequest,
+};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -27,7 +29,7 @@ pub trait NodeHandle {
         self,
         request: &PrepareRequest,
         say: &mut dyn FnMut(&str),
-    ) -> Result<(Prepared, Self::Job), Self::Error>;
+    ) -> Result<(NodeFindings, Self::Job), Self::Error>;
 }
 
 /// A job that a machine has prepared.

@@ -7,7 +7,7 @@ use super::job::PreparedOnNode;
 use super::job_state::JobState;
 use super::nodes::{JobOnNode as _, NodeHandle};
 use super::options::LeaderOptions;
-use super::prepare_error::PrepareError;
+use super::prepare_error::PreparationError;
 use super::resume::ReadyToResume;
 use crate::model::{JobDir, OutputAction};
 use crate::protocol::node::PrepareRequest;
@@ -26,10 +26,10 @@ pub fn prepare<N: NodeHandle>(
     options: &LeaderOptions,
     node: N,
     say: &mut dyn FnMut(&str),
-) -> Result<PreparedOnNode<N::Job>, PrepareError<N::Error>> {
+) -> Result<PreparedOnNode<N::Job>, PreparationError<N::Error>> {
     let spec = with_earlier_name(spec, options)?;
     let request = prepare_request(&spec, options)?;
-    let (found, node) = node.prepare(&request, say).map_err(PrepareError::Node)?;
+    let (found, node) = node.prepare(&request, say).map_err(PreparationError::Node)?;
     let job_dir = JobDir::new(&request.job_dir);
     let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());

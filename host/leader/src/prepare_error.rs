@@ -7,7 +7,7 @@ use std::error::Error;
 /// Why a job cannot begin. No mini-batch has run. But folders may have been created, and a guest crate may
 /// have been built and an entry script compiled. The next run uses these builds.
 #[derive(Debug, thiserror::Error)]
-pub enum PrepareError<E: Error + 'static> {
+pub enum PreparationError<E: Error + 'static> {
     /// The job directory or the output folder is in use or unusable, or holds an earlier run that cannot
     /// resume.
     #[error(transparent)]

@@ -7,7 +7,7 @@ use super::job::{PreparedJob, PreparedOnNode, ResumedJob, Reused};
 use super::job_state::{JobFile, JobStanding, JobState, StartedBy};
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
-use super::prepare_error::PrepareError;
+use super::prepare_error::PreparationError;
 use super::verify::{Comparison, InputsChanged, RecordedPlan};
 use super::{Claim, ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub(super) struct ReadyToResume<N> {
     pub(super) spec: JobSpec,
     /// What the node found.
-    pub(super) found: node::Prepared,
+    pub(super) found: node::NodeFindings,
     /// What the node holds for the job.
     pub(super) node: N,
     pub(super) job_dir: JobDir,
@@ -31,7 +31,7 @@ pub(super) struct ReadyToResume<N> {
 }
 
 /// The result of preparing a job on this kind of node.
-type Outcome<N> = Result<PreparedOnNode<N>, PrepareError<<N as JobOnNode>::Error>>;
+type PreparationResult<N> = Result<PreparedOnNode<N>, PreparationError<<N as JobOnNode>::Error>>;
 
 /// The function that claims a held job directory: to start over, or to resume.
 type ClaimHeld = fn(JobDirLock, Option<JobFile>) -> Result<Claim, ClaimError>;
@@ -43,7 +43,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         held: JobDirLock,
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
-    ) -> Outcome<N> {
+    ) -> PreparationResult<N> {
         let settings = settings(&self.spec, &self.found);
         self.complete(options, say, settings, None, (held, JobDirLock::begin))
     }
@@ -56,10 +56,10 @@ impl<N: JobOnNode> ReadyToResume<N> {
         settings: Vec<(String, String)>,
         resumed: Option<ResumedJob>,
         (held, claim): (JobDirLock, ClaimHeld),
-    ) -> Outcome<N> {
+    ) -> PreparationResult<N> {
         let mut notices = options.notices.clone();
         notices.append(&mut self.found.notices);
-        notices.extend(self.node.lease_gpus(say).map_err(PrepareError::Node)?);
+        notices.extend(self.node.lease_gpus(say).map_err(PreparationError::Node)?);
         // Do this before anything of an earlier run is removed, so that a job that is refused here loses
         // nothing.
         let parent = match self.claim_parent_folder(&held, &mut notices) {
@@ -80,7 +80,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             parent.as_deref().map(parent::give_back);
         })?;
         let Self { spec, found, node, job_dir, .. } = self;
-        let node::Prepared { sources, component, runtime, .. } = found;
+        let node::NodeFindings { sources, component, runtime, .. } = found;
         let unreadable =
             resumed.as_ref().map(|resumed| resumed.unreadable.clone()).unwrap_or_default();
         let job = PreparedJob {
@@ -133,7 +133,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         earlier: &JobState,
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
-    ) -> Outcome<N> {
+    ) -> PreparationResult<N> {
         if earlier.status == JobStanding::Completed {
             return self.reuse(&held, earlier, options);
         }
@@ -189,7 +189,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         held: &JobDirLock,
         earlier: &JobState,
         options: &LeaderOptions,
-    ) -> Outcome<N> {
+    ) -> PreparationResult<N> {
         let dir = self.job_dir.root().to_owned();
         let name = earlier.name.clone();
         let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
@@ -268,7 +268,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
         let inspected = self.node.inspect_inputs(&request, &mut on_report);
-        inspected.map_err(|error| ResumeRefusal::Other(PrepareError::Node(error)))?;
+        inspected.map_err(|error| ResumeRefusal::Other(PreparationError::Node(error)))?;
         Ok(result?)
     }
 }
@@ -276,7 +276,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
 /// Why a check failed.
 enum ResumeRefusal<E: Error + 'static> {
     Changed(InputsChanged),
-    Other(PrepareError<E>),
+    Other(PreparationError<E>),
 }
 
 impl<E: Error + 'static> From<InputsChanged> for ResumeRefusal<E> {
@@ -295,7 +295,7 @@ impl<E: Error + 'static> From<JournalError> for ResumeRefusal<E> {
 fn refused<E: Error + 'static>(
     refusal: ResumeRefusal<E>,
     changed: impl FnOnce(String) -> ClaimError,
-) -> PrepareError<E> {
+) -> PreparationError<E> {
     match refusal {
         ResumeRefusal::Changed(InputsChanged(why)) => changed(why).into(),
         ResumeRefusal::Other(error) => error,

@@ -21,7 +21,7 @@ use crate::inference::{TRACT_VERSION, has_inference};
 use crate::machine_slots::MachineSlots;
 use crate::model::{Backend, InputKind, JobDir};
 use crate::pool::PrestartedProcesses;
-use crate::protocol::node::{PrepareRequest, Prepared, PreparedBackend, PreparedModel};
+use crate::protocol::node::{NodeFindings, PrepareRequest, PreparedBackend, PreparedModel};
 use crate::runtimes;
 use crate::spec::{JobSpec, LoadedScript, ModelSpec};
 use crate::wall;
@@ -37,7 +37,7 @@ pub fn prepare(
     options: NodeOptions,
     ask: &PrepareRequest,
     say: &mut dyn FnMut(&str),
-) -> Result<(Prepared, NodeJob), NodeError> {
+) -> Result<(NodeFindings, NodeJob), NodeError> {
     features::check(&spec)?;
     // Before any input is downloaded, because the downloading process needs the wall, too.
     wall::check(spec.worker.os_sandbox)?;
@@ -94,7 +94,7 @@ fn describe(
     found: backends::FoundBackends,
     job_file: Option<&Path>,
     (runtime, notices): (Option<String>, Vec<String>),
-) -> Result<Prepared, NodeError> {
+) -> Result<NodeFindings, NodeError> {
     let NodeJob { spec, real, staged, inspected_models, component, budget, .. } = job;
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
     let digest = |folder: &Path| content_digest(folder, job_file.as_deref());
@@ -109,7 +109,7 @@ fn describe(
         None if spec.script.is_some() => Some(python::content_digest(&real.entry_script)?),
         None => None,
     };
-    Ok(Prepared {
+    Ok(NodeFindings {
         component: component.digest.clone(),
         sources: staged.sources.clone(),
         side_inputs: staged.side_inputs.iter().map(|mount| digest(&mount.host)).collect(),

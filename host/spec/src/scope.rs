@@ -30,7 +30,7 @@ impl<T> Located<T> {
 pub(super) type Variables = Vec<(String, Located<String>)>;
 
 /// Pairs of a name and a map that is still to be read, in the order of the file.
-pub(super) type Groups<'r> = Vec<(Located<String>, UnreadNames<'r>)>;
+pub(super) type NameGroups<'r> = Vec<(Located<String>, UnreadNames<'r>)>;
 
 /// A map that is being read. It holds the entries that were not read yet.
 pub(super) struct UnreadNames<'r> {
@@ -244,7 +244,7 @@ impl<'r> UnreadNames<'r> {
 
     /// Reads a map of names to groups, or a list of groups with names. A scalar instead of a group is the
     /// group's path.
-    pub(super) fn named(&mut self, name: &str) -> Option<Located<Groups<'r>>> {
+    pub(super) fn named(&mut self, name: &str) -> Option<Located<NameGroups<'r>>> {
         let (key, found) = self.remove(name)?;
         let KeyKind::Named(keys) = key.kind else { return None };
         let mut groups = Vec::new();

@@ -6,7 +6,7 @@ use super::say;
 use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
 use crate::model::{CONTROL_SOCKET, JobDir, shell_word};
-use crate::protocol::control::{Answer, ControlQuestion, ask};
+use crate::protocol::control::{ControlAnswer, ControlQuestion, ask};
 use anyhow::anyhow;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -55,7 +55,7 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
 }
 
 /// The job's answer; `None` if it has ended meanwhile. A job that is being prepared has no socket yet.
-fn reach(dir: &Path, question: ControlQuestion) -> io::Result<Option<Answer>> {
+fn reach(dir: &Path, question: ControlQuestion) -> io::Result<Option<ControlAnswer>> {
     let end = Instant::now() + SOCKET_TIMEOUT;
     loop {
         let error = match ask(dir, CONTROL_SOCKET, question) {
@@ -73,7 +73,7 @@ fn reach(dir: &Path, question: ControlQuestion) -> io::Result<Option<Answer>> {
     }
 }
 
-fn print_answer(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
+fn print_answer(answer: &ControlAnswer, at_once: bool, dir: &Path, state: &JobState) {
     let how = match at_once {
         true => "ends immediately",
         false => "finishes its running mini-batches, and begins no new ones",

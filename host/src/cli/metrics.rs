@@ -26,14 +26,14 @@ pub(super) fn metrics(arguments: &MetricsArguments) -> Result<Exit, Problem> {
 struct Family {
     name: &'static str,
     help: &'static str,
-    values: Values,
+    values: ReadSamples,
 }
 
 /// The name and the value of a label.
 type Label = (&'static str, &'static str);
 
 /// The values of a job in a family.
-type Values = fn(&FoundJob) -> Vec<(Option<Label>, f64)>;
+type ReadSamples = fn(&FoundJob) -> Vec<(Option<Label>, f64)>;
 
 fn unix_seconds(time: Timestamp) -> f64 {
     time.duration_since(Timestamp::UNIX_EPOCH).as_secs_f64()

@@ -170,7 +170,7 @@ struct StandalonePlanner {
 }
 
 /// The planner's messages; `None` at the end.
-type Messages = Receiver<Result<Option<FromPlanner>, FrameError>>;
+type PlannerMessages = Receiver<Result<Option<FromPlanner>, FrameError>>;
 
 impl StandalonePlanner {
     fn new(spill: PathBuf) -> Self {
@@ -193,7 +193,7 @@ impl StandalonePlanner {
         planner
     }
 
-    fn start(&mut self, request: &PlanRequest) -> anyhow::Result<Messages> {
+    fn start(&mut self, request: &PlanRequest) -> anyhow::Result<PlannerMessages> {
         let program = this_program().map_err(|problem| anyhow!("{problem}"))?;
         let mut frame = Vec::new();
         encode(request, &mut frame).context("the inputs have too many names")?;
@@ -266,7 +266,10 @@ impl Drop for StandalonePlanner {
 
 /// Reads messages on a thread, which reads a few in advance. The planner is untrusted, so its messages are
 /// checked, too.
-fn listen(stdout: ChildStdout, question: Option<Arc<PlannerQuestion>>) -> anyhow::Result<Messages> {
+fn listen(
+    stdout: ChildStdout,
+    question: Option<Arc<PlannerQuestion>>,
+) -> anyhow::Result<PlannerMessages> {
     let (sender, messages) = mpsc::sync_channel(4);
     std::thread::Builder::new().spawn(move || {
         let mut stdout = BufReader::new(stdout);
@@ -328,7 +331,7 @@ impl PlannerObjects<'_> {
 }
 
 /// The planner's next message; `None` after the last one. Fails if the planner is silent for too long.
-fn next(messages: &Messages, patience: Duration) -> anyhow::Result<Option<FromPlanner>> {
+fn next(messages: &PlannerMessages, patience: Duration) -> anyhow::Result<Option<FromPlanner>> {
     match messages.recv_timeout(patience) {
         Ok(message) => Ok(message?),
         Err(RecvTimeoutError::Disconnected) => Ok(None),
@@ -342,7 +345,7 @@ fn next(messages: &Messages, patience: Duration) -> anyhow::Result<Option<FromPl
 
 fn print<W: Write>(
     planner: &mut StandalonePlanner,
-    messages: &Messages,
+    messages: &PlannerMessages,
     store: &mut PlannerObjects<'_>,
     table: &mut PlanTable<'_, W>,
 ) -> anyhow::Result<()> {

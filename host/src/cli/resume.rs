@@ -8,7 +8,7 @@ use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
 use super::run::{
-    BackendArguments, OptionSettings, Setting, prepare_and_run, setting, this_program,
+    BackendArguments, KeyAndValue, OptionSettings, prepare_and_run, setting, this_program,
 };
 use super::which::JobArgument;
 use crate::engine::{ClaimError, JobFile, JobState};
@@ -25,7 +25,7 @@ pub(super) struct ResumeArguments {
     /// Sets KEY of the job file to VALUE, in addition to the settings when the job began. Only settings that
     /// do not change the rows may be set (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
-    sets: Vec<Setting>,
+    sets: Vec<KeyAndValue>,
     #[command(flatten)]
     counts: OptionSettings,
     /// The folder for compiled entry scripts, as for `run`.

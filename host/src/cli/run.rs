@@ -22,7 +22,7 @@ use crate::report::{
     self, ParentFolder, ReportBudget, ReportPaths, Reporter, Reporters, Resume, StatusDisplay,
     Unit, log_tree, reused_text,
 };
-use crate::run::{self, Job, Options, PrepareError, Prepared};
+use crate::run::{self, Options, PrepareError, Prepared, ReadyJob};
 use crate::spec::{self, JobSpec, LoadContext, OperatorPolicy};
 use anyhow::Context;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -36,7 +36,7 @@ pub(super) struct JobArguments {
     job: PathBuf,
     /// Sets KEY of the job file to VALUE, written as in the file; may be given many times.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
-    sets: Vec<Setting>,
+    sets: Vec<KeyAndValue>,
     /// The parallel job to run, if a pipeline file has several.
     #[arg(long = "job", value_name = "NAME")]
     picked: Option<String>,
@@ -47,11 +47,11 @@ pub(super) struct JobArguments {
 }
 
 /// A key of the job file and its value.
-pub(super) type Setting = (String, String);
+pub(super) type KeyAndValue = (String, String);
 
 impl JobArguments {
     /// All settings from the command line; later ones win.
-    pub(super) fn all_sets(&self, counts: &OptionSettings) -> Vec<Setting> {
+    pub(super) fn all_sets(&self, counts: &OptionSettings) -> Vec<KeyAndValue> {
         let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
         counts.appended_to(&self.sets).into_iter().chain(picked).collect()
     }
@@ -83,7 +83,7 @@ pub(super) struct LoadedJob {
     pub(super) spec: JobSpec,
     pub(super) policy: OperatorPolicy,
     /// The settings from the command line; later ones win.
-    pub(super) sets: Vec<Setting>,
+    pub(super) sets: Vec<KeyAndValue>,
 }
 
 /// Settings that have their own options.
@@ -106,7 +106,7 @@ pub(super) struct OptionSettings {
 
 impl OptionSettings {
     /// The given settings, followed by the settings of these options.
-    pub(super) fn appended_to(&self, sets: &[Setting]) -> Vec<Setting> {
+    pub(super) fn appended_to(&self, sets: &[KeyAndValue]) -> Vec<KeyAndValue> {
         let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
         let gpus = self.gpus.map(|n| ("gpus", n.to_string()));
         let sample = self.sample.as_ref().map(|share| ("sample", share.clone()));
@@ -128,7 +128,7 @@ impl OptionSettings {
     }
 }
 
-pub(super) fn setting(text: &str) -> Result<Setting, ArgumentError> {
+pub(super) fn setting(text: &str) -> Result<KeyAndValue, ArgumentError> {
     match text.split_once('=') {
         Some((key, value)) if !key.trim().is_empty() => {
             Ok((key.trim().to_owned(), value.to_owned()))
@@ -376,7 +376,7 @@ pub(super) fn not_prepared(error: PrepareError) -> Problem {
 
 /// Runs the job with its reporters, and returns its result.
 fn start(
-    job: Job,
+    job: ReadyJob,
     paths: &ReportPaths,
     cancel: &Cancel,
     (target, shown, other): (

@@ -66,7 +66,7 @@ pub enum LiveState {
 
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct ControlAnswer {
     /// [`CONTROL_VERSION`] of the job's process.
     pub version: u32,
     /// The job's name.
@@ -101,7 +101,7 @@ pub fn control_path(job_dir: &Path, name: &str) -> io::Result<(OwnedFd, PathBuf)
 ///
 /// # Errors
 /// If the job cannot be reached, its answer cannot be read, or it does not answer within two seconds.
-pub fn ask(job_dir: &Path, socket: &str, ask: ControlQuestion) -> io::Result<Answer> {
+pub fn ask(job_dir: &Path, socket: &str, ask: ControlQuestion) -> io::Result<ControlAnswer> {
     let (_folder, path) = control_path(job_dir, socket)?;
     let mut stream = UnixStream::connect(path)?;
     write_line(&mut stream, &VersionedQuestion::new(ask))?;

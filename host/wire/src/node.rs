@@ -36,7 +36,7 @@ pub enum FromNode {
     /// A line for the user about something that takes time.
     Said(String),
     /// The answer to [`ToNode::Prepare`].
-    Prepared(Box<Prepared>),
+    Prepared(Box<NodeFindings>),
     /// A part of the answer to [`ToNode::InspectInputs`].
     Inspected(InspectReport),
     /// The answer to [`ToNode::TakeGpus`].
@@ -67,7 +67,7 @@ pub struct PrepareRequest {
 
 /// What a node found for a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prepared {
+pub struct NodeFindings {
     /// The SHA-256 of the entry script's component, in hexadecimal.
     pub component: String,
     /// The inputs' folders.
@@ -188,7 +188,7 @@ mod tests {
         ] {
             assert_survives_encoding(&message);
         }
-        let prepared = Prepared {
+        let prepared = NodeFindings {
             component: "ab".to_owned(),
             sources: vec![Source::new("texts", "/data".into())],
             side_inputs: vec!["cd".to_owned()],
@@ -206,7 +206,7 @@ mod tests {
             budget: 7,
             runtime: Some("light".to_owned()),
             notices: vec!["a notice".to_owned()],
-            ..Prepared::sample()
+            ..NodeFindings::sample()
         };
         let batch = MiniBatch::new(MiniBatchId(3), 0, MiniBatchWork::Void);
         let looked = InspectedMiniBatch { batch, stamp: 9, changed: Some(Timestamp::UNIX_EPOCH) };

@@ -1,7 +1,7 @@
 //! One sample value of each message that tests build. A test sets only the fields that matter to it:
 //! `WorkerSetup { gpu, ..WorkerSetup::sample(job_dir) }`.
 
-use super::node::{PrepareRequest, Prepared};
+use super::node::{NodeFindings, PrepareRequest};
 use super::store::{FetchRequest, StoreConfig, StoreTask};
 use super::{FromPlanner, PROTOCOL_VERSION, WorkerSetup};
 use sandmill_model::{
@@ -49,7 +49,7 @@ impl PrepareRequest {
     }
 }
 
-impl Prepared {
+impl NodeFindings {
     /// The answer for a job without inputs, other folders and models.
     pub fn sample() -> Self {
         Self {

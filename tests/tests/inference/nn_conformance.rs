@@ -14,9 +14,9 @@ const GPU_TOLERANCE: f64 = 1e-3;
 
 /// The rows that the guest `computes` returns, or the rows that are expected. The key is a file and the name
 /// of an output. If the computation was refused, the key has `refused` instead of the output's name.
-type Rows = BTreeMap<(String, String), String>;
+type RowsByNames = BTreeMap<(String, String), String>;
 
-fn rows(text: &str) -> Rows {
+fn rows(text: &str) -> RowsByNames {
     let row = |line: &str| {
         let mut parts = line.splitn(3, ' ').map(str::to_owned);
         let mut next = || parts.next().unwrap_or_else(|| panic!("no row: {line}"));
@@ -26,7 +26,7 @@ fn rows(text: &str) -> Rows {
 }
 
 /// Writes the inputs of all models into the job's folder. Returns the expected outputs.
-fn reference(job: &TestJob) -> Rows {
+fn reference(job: &TestJob) -> RowsByNames {
     let output = Command::new(python())
         .arg(root().join("tests/models/reference.py"))
         .arg(job.dir())
@@ -85,7 +85,7 @@ fn run_models(backend: &str, models: &[String], device: &str, tolerance: f64) ->
     let summary = format!("  inference     {} calls on {device}", computations - refused);
     assert!(ran.log("job_result.txt").contains(&summary), "expected {summary}\n{ran}");
     let outcome = |model: &String| {
-        let rows_of_model = |rows: &Rows| -> Rows {
+        let rows_of_model = |rows: &RowsByNames| -> RowsByNames {
             let is_of_model =
                 |file: &str| file.rsplit_once('-').is_some_and(|(name, _)| name == model);
             rows.iter()
@@ -104,7 +104,7 @@ fn run_models(backend: &str, models: &[String], device: &str, tolerance: f64) ->
 }
 
 /// Returns `same`. Fails with the difference if rows differ.
-fn compare(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> String {
+fn compare(backend: &str, expected: &RowsByNames, actual: &RowsByNames, tolerance: f64) -> String {
     assert!(
         expected.keys().eq(actual.keys()),
         "{backend}: {:?} {:?}",

@@ -14,7 +14,7 @@ use std::process::Command;
 /// Locks the folder in which the leaders of these tests create cgroups. Only one test at a time may use the
 /// folder, because cgroups of other tests would interfere. `None`, with the reason printed, if leaders create
 /// no cgroups.
-fn lock_folder() -> Option<Folder> {
+fn lock_folder() -> Option<CgroupFolder> {
     let output = Command::new(sandmill()).args(["doctor", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let Some(words) = found["cgroup_v2"]["found"].as_str() else {
@@ -25,16 +25,19 @@ fn lock_folder() -> Option<Folder> {
     // The lock holds between threads as well as between processes.
     let lock = fs::File::create(root().join("target/cgroup-tests.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    Some(Folder { path: path_and_layers.split_once(", with ").unwrap().0.into(), _lock: lock })
+    Some(CgroupFolder {
+        path: path_and_layers.split_once(", with ").unwrap().0.into(),
+        _lock: lock,
+    })
 }
 
 /// The folder of cgroups, with a lock on it.
-struct Folder {
+struct CgroupFolder {
     path: PathBuf,
     _lock: fs::File,
 }
 
-impl Deref for Folder {
+impl Deref for CgroupFolder {
     type Target = Path;
 
     fn deref(&self) -> &Path {

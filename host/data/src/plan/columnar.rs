@@ -2,7 +2,7 @@
 //! paths.
 
 use super::columns;
-use super::groups::{Groups, check_size, positions, with_keys};
+use super::groups::{GroupsByKey, check_size, positions, with_keys};
 use super::input::{PlanInput, check_keys, picked_columns};
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
@@ -101,7 +101,7 @@ pub(super) fn plan_groups(
         stamp: MiniBatchDigest,
     }
     let (path, positions) = keys_of_paths(input, keys)?;
-    let mut groups: Groups<ColumnarGroup> = Groups::new();
+    let mut groups: GroupsByKey<ColumnarGroup> = GroupsByKey::new();
     let size = SliceSize::Bytes(MAX_SLICE);
     each_slice(input, format, size, writer, &mut |_, source, slice, found| {
         let values = path.folder_values(&slice.file).unwrap_or_default();

@@ -34,7 +34,7 @@ pub(super) fn positions<'a>(
 }
 
 /// Groups with their content, in the order of their keys' values.
-pub(super) type Groups<T> = BTreeMap<Vec<String>, T>;
+pub(super) type GroupsByKey<T> = BTreeMap<Vec<String>, T>;
 
 /// The partition keys with their values.
 pub(super) fn with_keys(keys: &[String], values: Vec<String>) -> Vec<(String, String)> {
@@ -83,7 +83,7 @@ fn plan_input(
     keys: &[String],
     writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {
-    let mut groups: Groups<Vec<(u32, Names)>> = Groups::new();
+    let mut groups: GroupsByKey<Vec<(u32, Names)>> = GroupsByKey::new();
     for (index, source) in (first..).zip(sources) {
         let Some(format) = format_of(source)? else {
             return err!(
@@ -128,7 +128,7 @@ fn plan_input(
 
 fn send(
     first: u32,
-    groups: Groups<Vec<(u32, Names)>>,
+    groups: GroupsByKey<Vec<(u32, Names)>>,
     keys: &[String],
     writer: &mut PlanWriter<'_>,
 ) -> Result<(), PlanError> {

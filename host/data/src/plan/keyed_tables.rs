@@ -1,7 +1,7 @@
 //! Mini-batches of tables by partition keys. If all keys are in the files' paths, a mini-batch consists of
 //! whole files. Otherwise the rows of all files are gathered first.
 
-use super::groups::{Groups, check_size, positions, with_keys};
+use super::groups::{GroupsByKey, check_size, positions, with_keys};
 use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
@@ -115,7 +115,7 @@ fn plan_folders(
         stamp: MiniBatchDigest,
     }
     let Some(path) = &input.path else { return Ok(()) };
-    let mut groups: Groups<KeyGroup> = Groups::new();
+    let mut groups: GroupsByKey<KeyGroup> = GroupsByKey::new();
     each_slice(input, format, SliceSize::Bytes(MAX_SLICE), unpacker, writer, &mut |_, found| {
         let values = path.folder_values(&found.slice.file).unwrap_or_default();
         let values = positions.iter().filter_map(|&position| values.get(position));

@@ -1,12 +1,11 @@
 //! The interface `sandmill:entry/host`.
 
 use super::host::LogLevel;
+use super::linked::CallContext;
 use super::state::InstanceState;
 use super::whole_file::WholeFile;
+use wasmtime::Result;
 use wasmtime::component::{Linker, WasmStr};
-use wasmtime::{Result, StoreContextMut};
-
-type Context<'a> = StoreContextMut<'a, InstanceState>;
 
 /// Links the interface. The engine uses it for all 0.1 versions that a guest may name.
 ///
@@ -16,22 +15,22 @@ pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
     // This interface contains only types, but guests import it.
     linker.instance("sandmill:entry/types@0.1.0")?;
     let mut host = linker.instance("sandmill:entry/host@0.1.0")?;
-    host.func_wrap("agent-name", |cx: Context<'_>, (): ()| {
+    host.func_wrap("agent-name", |cx: CallContext<'_>, (): ()| {
         Ok((cx.data().host.agent_name.clone(),))
     })?;
-    host.func_wrap("node-id", |cx: Context<'_>, (): ()| Ok((cx.data().host.node_id.clone(),)))?;
-    host.func_wrap("log-dir", |cx: Context<'_>, (): ()| Ok((cx.data().host.log_dir.clone(),)))?;
-    host.func_wrap("output-dir", |cx: Context<'_>, (): ()| {
+    host.func_wrap("node-id", |cx: CallContext<'_>, (): ()| Ok((cx.data().host.node_id.clone(),)))?;
+    host.func_wrap("log-dir", |cx: CallContext<'_>, (): ()| Ok((cx.data().host.log_dir.clone(),)))?;
+    host.func_wrap("output-dir", |cx: CallContext<'_>, (): ()| {
         Ok((cx.data().host.output_dir.clone(),))
     })?;
-    host.func_wrap("source-dir", |cx: Context<'_>, (): ()| {
+    host.func_wrap("source-dir", |cx: CallContext<'_>, (): ()| {
         Ok((cx.data().host.source_dir.clone(),))
     })?;
-    host.func_wrap("gpu-index", |cx: Context<'_>, (): ()| Ok((cx.data().host.gpu_index,)))?;
-    host.func_wrap("log", |cx: Context<'_>, (level, message): (LogLevel, WasmStr)| {
+    host.func_wrap("gpu-index", |cx: CallContext<'_>, (): ()| Ok((cx.data().host.gpu_index,)))?;
+    host.func_wrap("log", |cx: CallContext<'_>, (level, message): (LogLevel, WasmStr)| {
         Ok(cx.data().host.write_log(level, &message.to_str(&cx)?)?)
     })?;
-    host.func_wrap("read", |mut cx: Context<'_>, (path,): (WasmStr,)| {
+    host.func_wrap("read", |mut cx: CallContext<'_>, (path,): (WasmStr,)| {
         let path = path.to_str(&cx)?.into_owned();
         let state = cx.data_mut();
         let opened = state.host.files.read(&path).map(|(file, found)| {

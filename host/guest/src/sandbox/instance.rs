@@ -45,7 +45,7 @@ pub struct RunContext<'a> {
 }
 
 /// The function `run`, with its types.
-type Run<'a> = TypedFunc<
+type RunFunction<'a> = TypedFunc<
     (types::MiniBatchValue<'a>, types::ContextValue<'a>),
     (Result<ResultsValue, ErrorText>,),
 >;
@@ -70,7 +70,7 @@ impl Instance {
         let init = exports.init.map(&mut function).transpose()?;
         let shutdown = exports.shutdown.map(&mut function).transpose()?;
         // Check the types here instead of in each call, because the check takes half a microsecond.
-        let typed: wasmtime::Result<Run<'static>> = run.typed(&store);
+        let typed: wasmtime::Result<RunFunction<'static>> = run.typed(&store);
         typed.map_err(|error| {
             Failure::new(FailureKind::HostFault, format!("`run` has other types: {error}"))
         })?;
@@ -110,7 +110,7 @@ impl Instance {
             partition_key_value: context.partition_key_value,
         };
         // SAFETY: `new` has checked the types. Lifetimes are not a part of the types.
-        let function: Run<'_> = unsafe { TypedFunc::new_unchecked(self.run) };
+        let function: RunFunction<'_> = unsafe { TypedFunc::new_unchecked(self.run) };
         self.store.data_mut().noticed.start_mini_batch(match data {
             MiniBatchData::Files(paths) => paths,
             MiniBatchData::Table(_) | MiniBatchData::Void => &[],

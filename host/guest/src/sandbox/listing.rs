@@ -1,18 +1,18 @@
 //! Lists a folder entry by entry, when the guest requests an entry. WASI's own listing reads the whole folder
 //! first. For a folder with millions of files, that takes more of the host's memory than a guest may use.
 
+use super::linked::CallContext;
 use super::state::InstanceState;
 use rustix::fs::{AtFlags, Dir, FileType};
 use rustix::io::Errno;
 use std::io;
+use wasmtime::Result;
 use wasmtime::component::{LinkerInstance, Resource, ResourceType};
-use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     DescriptorType, DirectoryEntry, ErrorCode,
 };
 
-type Context<'a> = StoreContextMut<'a, InstanceState>;
 type Entry = std::result::Result<Option<DirectoryEntry>, ErrorCode>;
 
 /// A folder that is being listed. It takes some kilobytes, regardless of the number of entries.
@@ -24,13 +24,13 @@ struct GuestListing(Dir);
 /// If a name is already defined, which would be a bug.
 pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
     let listing = ResourceType::host::<GuestListing>();
-    types.resource("directory-entry-stream", listing, |mut cx: Context<'_>, rep| {
+    types.resource("directory-entry-stream", listing, |mut cx: CallContext<'_>, rep| {
         cx.data_mut().table.delete(Resource::<GuestListing>::new_own(rep))?;
         Ok(())
     })?;
     types.func_wrap(
         "[method]descriptor.read-directory",
-        |mut cx: Context<'_>, (folder,): (Resource<Descriptor>,)| {
+        |mut cx: CallContext<'_>, (folder,): (Resource<Descriptor>,)| {
             let table = &mut cx.data_mut().table;
             let opened = match table.get(&folder)? {
                 Descriptor::Dir(folder) => Dir::read_from(&folder.dir).map_err(error_code),
@@ -44,7 +44,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
     )?;
     types.func_wrap(
         "[method]directory-entry-stream.read-directory-entry",
-        |mut cx: Context<'_>, (listing,): (Resource<GuestListing>,)| {
+        |mut cx: CallContext<'_>, (listing,): (Resource<GuestListing>,)| {
             Ok((cx.data_mut().table.get_mut(&listing)?.next(),))
         },
     )

@@ -10,6 +10,7 @@
 //! - `writing`, `listing`: replace WASI's file functions, to count or limit what they do; `log_descriptors`:
 //!   tracks which files are in the log folder; `noticed`, `file_metadata`: record the state of the
 //!   mini-batch's files when the guest reads them; `paths`, `path_length`: refuse paths that are too long;
+//!   `linked`: the types of the functions that these link;
 //! - `profile`: samples of what a guest is doing;
 //! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `object_numbers`: replace the machine's random
 //!   numbers, clocks and file attributes in deterministic jobs;
@@ -33,6 +34,7 @@ mod host;
 mod host_calls;
 mod instance;
 mod limits;
+mod linked;
 mod listing;
 mod log_descriptors;
 mod log_folder;

@@ -2,19 +2,16 @@
 //! wall hides `openat2`, cap-std opens one part of a path after the other. That takes memory in proportion to
 //! the path's length, which nothing else limits.
 
+use super::linked::{CallContext, DescriptorHandle, FileReply};
 use super::path_length::length_error;
 use super::state::InstanceState;
-use wasmtime::component::{LinkerInstance, Resource};
-use wasmtime::{Result, StoreContextMut};
-use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtxView, WasiFilesystemView};
+use wasmtime::Result;
+use wasmtime::component::LinkerInstance;
+use wasmtime_wasi::filesystem::{WasiFilesystemCtxView, WasiFilesystemView};
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
     ErrorCode, Host, HostDescriptor, NewTimestamp, PathFlags,
 };
-
-type Context<'a> = StoreContextMut<'a, InstanceState>;
-type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
-type Fd = Resource<Descriptor>;
 
 /// Overrides the WASI path functions that no other module overrides. Must be called before those modules'
 /// `link`.
@@ -24,15 +21,15 @@ type Fd = Resource<Descriptor>;
 pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.stat-at",
-        |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+        |mut cx: CallContext<'_>, (fd, flags, path): (DescriptorHandle, PathFlags, String)| {
             answer(&mut cx, length_error(&path), |files| files.stat_at(fd, flags, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.set-times-at",
-        |mut cx: Context<'_>,
+        |mut cx: CallContext<'_>,
          (fd, flags, path, read, written): (
-            Fd,
+            DescriptorHandle,
             PathFlags,
             String,
             NewTimestamp,
@@ -45,25 +42,25 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
     )?;
     types.func_wrap(
         "[method]descriptor.metadata-hash-at",
-        |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
+        |mut cx: CallContext<'_>, (fd, flags, path): (DescriptorHandle, PathFlags, String)| {
             answer(&mut cx, length_error(&path), |files| files.metadata_hash_at(fd, flags, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.readlink-at",
-        |mut cx: Context<'_>, (fd, path): (Fd, String)| {
+        |mut cx: CallContext<'_>, (fd, path): (DescriptorHandle, String)| {
             answer(&mut cx, length_error(&path), |files| files.readlink_at(fd, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.remove-directory-at",
-        |mut cx: Context<'_>, (fd, path): (Fd, String)| {
+        |mut cx: CallContext<'_>, (fd, path): (DescriptorHandle, String)| {
             answer(&mut cx, length_error(&path), |files| files.remove_directory_at(fd, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.unlink-file-at",
-        |mut cx: Context<'_>, (fd, path): (Fd, String)| {
+        |mut cx: CallContext<'_>, (fd, path): (DescriptorHandle, String)| {
             answer(&mut cx, length_error(&path), |files| files.unlink_file_at(fd, path))
         },
     )
@@ -71,10 +68,10 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
 
 /// Calls WASI's own function, unless the path is too long.
 fn answer<T>(
-    cx: &mut Context<'_>,
+    cx: &mut CallContext<'_>,
     length_error: Option<ErrorCode>,
     ask: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
-) -> Answer<T> {
+) -> FileReply<T> {
     if let Some(code) = length_error {
         return Ok((Err(code),));
     }

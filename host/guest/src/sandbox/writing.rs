@@ -10,12 +10,13 @@
 //! with bytes that were counted for another folder. Guests cannot create links.
 
 use super::counted::LimitKind;
+use super::linked::{CallContext, DescriptorHandle, FileReply};
 use super::path_length::length_error;
 use super::quota::WriteQuota;
 use super::state::InstanceState;
 use bytes::Bytes;
+use wasmtime::Result;
 use wasmtime::component::{LinkerInstance, Resource};
-use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::FsPerms;
 use wasmtime_wasi::filesystem::{Descriptor, File, OpenMode, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings::sync::filesystem::preopens::Host as _;
@@ -26,10 +27,7 @@ use wasmtime_wasi::p2::{
     DynOutputStream, FsResult, OutputStream, Pollable, StreamError, StreamResult,
 };
 
-type Context<'a> = StoreContextMut<'a, InstanceState>;
-type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
-type Folder = Resource<Descriptor>;
-type Folders = Vec<(Folder, String)>;
+type Folders = Vec<(DescriptorHandle, String)>;
 
 /// Replaces the functions of WASI.
 ///
@@ -43,7 +41,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
     types.func_wrap("[method]descriptor.open-at", open_at)?;
     types.func_wrap(
         "[method]descriptor.create-directory-at",
-        |mut cx: Context<'_>, (folder, path): (Folder, String)| {
+        |mut cx: CallContext<'_>, (folder, path): (DescriptorHandle, String)| {
             if let Some(code) = length_error(&path) {
                 return Ok((Err(code),));
             }
@@ -56,17 +54,20 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
     )?;
     types.func_wrap(
         "[method]descriptor.symlink-at",
-        |_: Context<'_>, (_, _, path): (Folder, String, String)| refuse_link(&[&path]),
+        |_: CallContext<'_>, (_, _, path): (DescriptorHandle, String, String)| {
+            refuse_link(&[&path])
+        },
     )?;
     types.func_wrap(
         "[method]descriptor.link-at",
-        |_: Context<'_>, (_, _, path, _, name): (Folder, PathFlags, String, Folder, String)| {
+        |_: CallContext<'_>, (_, _, path, _, name): (DescriptorHandle, PathFlags, String, DescriptorHandle, String)| {
             refuse_link(&[&path, &name])
         },
     )?;
     types.func_wrap(
         "[method]descriptor.rename-at",
-        |mut cx: Context<'_>, (folder, path, to, name): (Folder, String, Folder, String)| {
+        |mut cx: CallContext<'_>,
+         (folder, path, to, name): (DescriptorHandle, String, DescriptorHandle, String)| {
             if let Some(code) = length_error(&path).or(length_error(&name)) {
                 return Ok((Err(code),));
             }
@@ -86,7 +87,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
 /// # Errors
 /// As [`link`].
 pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
-    preopens.func_wrap("get-directories", |mut cx: Context<'_>, (): ()| -> Result<(Folders,)> {
+    preopens.func_wrap("get-directories", |mut cx: CallContext<'_>, (): ()| -> Result<(Folders,)> {
         let state = cx.data_mut();
         let folders = state.filesystem().get_directories()?;
         for (folder, name) in &folders {
@@ -100,15 +101,15 @@ pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, InstanceState>) -> 
 /// Refuses symbolic and hard links, like a file system that does not support them. A link would stay in the
 /// log folder after the job, and Sandmill never publishes a link from the output folder. So a link could only
 /// make another process follow it.
-fn refuse_link(paths: &[&str]) -> Answer<()> {
+fn refuse_link(paths: &[&str]) -> FileReply<()> {
     let code = paths.iter().find_map(|path| length_error(path));
     Ok((Err(code.unwrap_or(ErrorCode::NotPermitted)),))
 }
 
 fn write(
-    mut cx: Context<'_>,
+    mut cx: CallContext<'_>,
     (file, bytes, offset): (Resource<Descriptor>, Vec<u8>, u64),
-) -> Answer<u64> {
+) -> FileReply<u64> {
     let state = cx.data_mut();
     let amount = state.hole(&file, offset).saturating_add(bytes.len() as u64);
     let in_log_folder = state.log_descriptors.contains(&file);
@@ -118,9 +119,9 @@ fn write(
 }
 
 fn write_via_stream(
-    mut cx: Context<'_>,
+    mut cx: CallContext<'_>,
     (file, offset): (Resource<Descriptor>, u64),
-) -> Answer<Resource<DynOutputStream>> {
+) -> FileReply<Resource<DynOutputStream>> {
     let state = cx.data_mut();
     let amount = state.hole(&file, offset);
     let in_log_folder = state.log_descriptors.contains(&file);
@@ -131,9 +132,9 @@ fn write_via_stream(
 }
 
 fn append_via_stream(
-    mut cx: Context<'_>,
+    mut cx: CallContext<'_>,
     (file,): (Resource<Descriptor>,),
-) -> Answer<Resource<DynOutputStream>> {
+) -> FileReply<Resource<DynOutputStream>> {
     let state = cx.data_mut();
     let in_log_folder = state.log_descriptors.contains(&file);
     state.count(LimitKind::Output, 0, in_log_folder, |state| {
@@ -142,7 +143,7 @@ fn append_via_stream(
     })
 }
 
-fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> Answer<()> {
+fn set_size(mut cx: CallContext<'_>, (file, size): (Resource<Descriptor>, u64)) -> FileReply<()> {
     let state = cx.data_mut();
     let amount = state.hole(&file, size);
     let in_log_folder = state.log_descriptors.contains(&file);
@@ -152,15 +153,15 @@ fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> A
 }
 
 fn open_at(
-    mut cx: Context<'_>,
+    mut cx: CallContext<'_>,
     (folder, path_flags, path, open_flags, flags): (
-        Folder,
+        DescriptorHandle,
         PathFlags,
         String,
         OpenFlags,
         DescriptorFlags,
     ),
-) -> Answer<Resource<Descriptor>> {
+) -> FileReply<Resource<Descriptor>> {
     if let Some(code) = length_error(&path) {
         return Ok((Err(code),));
     }
@@ -207,7 +208,7 @@ impl InstanceState {
         &mut self,
         in_log_folder: bool,
         work: impl FnOnce(&mut Self) -> FsResult<T>,
-    ) -> Answer<T> {
+    ) -> FileReply<T> {
         self.log_descriptors.made_elsewhere |= !in_log_folder;
         self.count(LimitKind::Files, 1, in_log_folder, work)
     }
@@ -220,7 +221,7 @@ impl InstanceState {
         amount: u64,
         in_log_folder: bool,
         work: impl FnOnce(&mut Self) -> FsResult<T>,
-    ) -> Answer<T> {
+    ) -> FileReply<T> {
         if amount > 0 {
             self.quota.write(counted, amount, in_log_folder)?;
         }

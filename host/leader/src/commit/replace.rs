@@ -23,10 +23,10 @@ pub(super) const NEW_PREFIX: &str = ".sandmill-new-";
 pub(super) struct Replacement {
     /// For each file: the name of the new file, and the old path. Instead of a name, `None` removes the old
     /// file. Both are relative to the output folder.
-    pairs: Vec<Pair>,
+    pairs: Vec<ReplacedFile>,
 }
 
-type Pair = (Option<String>, String);
+type ReplacedFile = (Option<String>, String);
 
 impl Replacement {
     /// The path at which to write the file that will replace `old`. `old` is relative to the output folder.
@@ -74,7 +74,7 @@ impl Replacement {
 /// Carries out what the journal has recorded. If it has recorded nothing, removes leftover new files.
 pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), CommitError> {
     let Some(note) = journal.noted(REPLACE_KEY)? else { return remove_unrecorded(output) };
-    let pairs: Vec<Pair> = match serde_json::from_str(&note) {
+    let pairs: Vec<ReplacedFile> = match serde_json::from_str(&note) {
         Ok(pairs) => pairs,
         Err(source) => return Err(CommitError::ReplacementNote { note, source }),
     };

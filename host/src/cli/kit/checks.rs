@@ -3,7 +3,7 @@
 //! `tests/kit/README.md` explains the commands.
 
 use super::plan::{
-    CheckFailure, FILES_FOLDER, KitData, KitMiniBatch, KitPlan, PlanResult, Verdict, command,
+    CheckFailure, CheckVerdict, FILES_FOLDER, KitData, KitMiniBatch, KitPlan, PlanResult, command,
     contains, equal, wrong,
 };
 use crate::model::FailureKind;
@@ -19,7 +19,7 @@ pub(super) struct CheckSpec {
     /// The inputs, each for its own process.
     pub(super) plans: fn() -> Vec<KitPlan>,
     /// Judges the outcomes, one for each plan.
-    pub(super) judge: fn(&[PlanResult]) -> Verdict,
+    pub(super) judge: fn(&[PlanResult]) -> CheckVerdict,
 }
 
 /// The script's answer to the command `kit`.
@@ -248,7 +248,7 @@ const fn check(
     name: &'static str,
     holds: &'static str,
     plans: fn() -> Vec<KitPlan>,
-    judge: fn(&[PlanResult]) -> Verdict,
+    judge: fn(&[PlanResult]) -> CheckVerdict,
 ) -> CheckSpec {
     CheckSpec { name, holds, plans, judge }
 }
@@ -300,7 +300,7 @@ fn large_file() -> Vec<u8> {
     bytes
 }
 
-fn read_whole(results: &[PlanResult]) -> Verdict {
+fn read_whole(results: &[PlanResult]) -> CheckVerdict {
     let rest: usize = (0..LARGE_FILE_BYTES % 251).sum();
     let sum = LARGE_FILE_BYTES / 251 * (0..251).sum::<usize>() + rest;
     equal(
@@ -409,7 +409,7 @@ fn flat_memory() -> Vec<KitPlan> {
     vec![KitPlan::from_mini_batches([mini_batch().times(1000), mini_batch().times(9000)])]
 }
 
-fn init_error(results: &[PlanResult]) -> Verdict {
+fn init_error(results: &[PlanResult]) -> CheckVerdict {
     let Some(failure) = &results[0].results()?.init else {
         return Err(wrong("init went well, and should have failed"));
     };
@@ -418,23 +418,23 @@ fn init_error(results: &[PlanResult]) -> Verdict {
 }
 
 /// Checks that a row arrived unchanged, or that the language's bindings refused it.
-fn whole_or_refused(results: &PlanResult, index: usize, row: &str) -> Verdict {
+fn whole_or_refused(results: &PlanResult, index: usize, row: &str) -> CheckVerdict {
     match &results.mini_batch(index)?.failure {
         Some(_) => fails_as(results, index, FailureKind::ScriptError),
         None => equal("the row", &results.rows(index)?, &[row]),
     }
 }
 
-fn fails_as(results: &PlanResult, index: usize, kind: FailureKind) -> Verdict {
+fn fails_as(results: &PlanResult, index: usize, kind: FailureKind) -> CheckVerdict {
     kind_is(results.failure(index)?.kind, kind)
 }
 
-fn kind_is(found: FailureKind, expected: FailureKind) -> Verdict {
+fn kind_is(found: FailureKind, expected: FailureKind) -> CheckVerdict {
     equal("the kind of failure", &found, &expected)
 }
 
 /// Checks that the script returned an error with a message.
-fn check_error_has_text(results: &PlanResult, index: usize) -> Verdict {
+fn check_error_has_text(results: &PlanResult, index: usize) -> CheckVerdict {
     fails_as(results, index, FailureKind::ScriptError)?;
     match results.failure(index)?.message.contains("without a text") {
         true => Err(wrong("the error has no words")),
@@ -442,7 +442,7 @@ fn check_error_has_text(results: &PlanResult, index: usize) -> Verdict {
     }
 }
 
-fn same_table(results: &PlanResult, kind: TrialTableKind) -> Verdict {
+fn same_table(results: &PlanResult, kind: TrialTableKind) -> CheckVerdict {
     results.outcomes(0)?;
     let expected = kind.rows().map_err(CheckFailure::Skipped)?;
     match &results.mini_batch(0)?.table {
@@ -456,7 +456,7 @@ fn same_table(results: &PlanResult, kind: TrialTableKind) -> Verdict {
     }
 }
 
-fn grows_little(before: u64, after: u64) -> Verdict {
+fn grows_little(before: u64, after: u64) -> CheckVerdict {
     if before == 0 || after == 0 {
         return Err(CheckFailure::Skipped(
             "this system does not say how much memory is used".to_owned(),
@@ -472,7 +472,7 @@ fn grows_little(before: u64, after: u64) -> Verdict {
     }
 }
 
-fn near_now(rows: &[&str], now: u64) -> Verdict {
+fn near_now(rows: &[&str], now: u64) -> CheckVerdict {
     match rows {
         [row] if row.parse::<u64>().is_ok_and(|it| it.abs_diff(now) <= CLOCK_TOLERANCE_SECONDS) => {
             Ok(())

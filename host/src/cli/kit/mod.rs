@@ -24,7 +24,9 @@ use crate::node::trial::{
 use crate::opening::ScratchFolder;
 use anyhow::Context as _;
 use checks::{CHECKS, SCRIPT};
-use plan::{CheckFailure, InstanceEnding, KitData, KitMiniBatch, KitPlan, PlanResult, Verdict};
+use plan::{
+    CheckFailure, CheckVerdict, InstanceEnding, KitData, KitMiniBatch, KitPlan, PlanResult,
+};
 pub(super) use report::KitReport;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -109,7 +111,7 @@ fn run_check(
     subject: &Subject,
     spec: &checks::CheckSpec,
     say: &mut dyn FnMut(&str),
-) -> anyhow::Result<Verdict> {
+) -> anyhow::Result<CheckVerdict> {
     let plans = (spec.plans)().into_iter();
     let results: anyhow::Result<Vec<PlanResult>> =
         plans.map(|plan| run_plan(check, subject, plan, say)).collect();

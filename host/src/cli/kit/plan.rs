@@ -128,7 +128,7 @@ pub(super) enum CheckFailure {
     Skipped(String),
 }
 
-pub(super) type Verdict = Result<(), CheckFailure>;
+pub(super) type CheckVerdict = Result<(), CheckFailure>;
 
 /// A failed check, with the reason.
 pub(super) fn wrong(text: impl Into<String>) -> CheckFailure {
@@ -139,7 +139,7 @@ pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Deb
     what: &str,
     found: &T,
     expected: &U,
-) -> Verdict {
+) -> CheckVerdict {
     if found == expected {
         return Ok(());
     }
@@ -147,7 +147,7 @@ pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Deb
     Err(wrong(format!("{what}: found {found}, expected {expected}")))
 }
 
-pub(super) fn contains(what: &str, text: &str, part: &str) -> Verdict {
+pub(super) fn contains(what: &str, text: &str, part: &str) -> CheckVerdict {
     match text.contains(part) {
         true => Ok(()),
         false => Err(wrong(format!("{what}: found {}, expected {part:?} in it", shown(text)))),

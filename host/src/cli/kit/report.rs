@@ -1,7 +1,7 @@
 //! The result of the conformance kit, for people and for programs.
 
 use super::checks::CheckSpec;
-use super::plan::{CheckFailure, Verdict};
+use super::plan::{CheckFailure, CheckVerdict};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ impl KitReport {
         Self { version: VERSION, path, checks, passed: 0, failed: 0, skipped: 0, good: true }
     }
 
-    pub(super) fn add(&mut self, name: &'static str, holds: &'static str, verdict: Verdict) {
+    pub(super) fn add(&mut self, name: &'static str, holds: &'static str, verdict: CheckVerdict) {
         let (result, words) = match verdict {
             Ok(()) => (CheckOutcome::Passed, None),
             Err(CheckFailure::Failed(words)) => (CheckOutcome::Failed, Some(words)),

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The rows that are left out, and why. A report has a maximum number of reasons: further rows have `None`.
-pub(super) type Misfits = BTreeMap<usize, Option<String>>;
+pub(super) type MisfitRows = BTreeMap<usize, Option<String>>;
 
 /// Turns a batch of the needed columns into a batch of the table. `file` has the types in which the file's
 /// columns are passed on. The batch may still have stored values. Returns the rows that fit, and the rows
@@ -25,8 +25,8 @@ pub(super) fn fitted(
     file: &Schema,
     fit: &ColumnFit,
     columns: &SchemaRef,
-) -> Result<(RecordBatch, Misfits), DatasetError> {
-    let mut misfits = Misfits::new();
+) -> Result<(RecordBatch, MisfitRows), DatasetError> {
+    let mut misfits = MisfitRows::new();
     let arrays = arrays(batch, file, fit, columns, &mut misfits)?;
     if misfits.is_empty() {
         return Ok((table(arrays, batch.num_rows(), columns)?, misfits));
@@ -37,7 +37,7 @@ pub(super) fn fitted(
         Ok(left) => left,
         Err(error) => return err!("cannot become a table: {error}"),
     };
-    let mut more_misfits = Misfits::new();
+    let mut more_misfits = MisfitRows::new();
     let arrays = self::arrays(&left, file, fit, columns, &mut more_misfits)?;
     if !more_misfits.is_empty() {
         return err!("cannot become a table: its rows fit one by one, but not together");
@@ -64,7 +64,7 @@ fn arrays(
     file: &Schema,
     fit: &ColumnFit,
     columns: &SchemaRef,
-    misfits: &mut Misfits,
+    misfits: &mut MisfitRows,
 ) -> Result<Vec<ArrayRef>, DatasetError> {
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.fields().len());
     for (index, field) in fit.indexes.iter().zip(columns.fields()) {
@@ -134,7 +134,7 @@ impl ColumnConversion<'_> {
 
     /// Adds the rows with values that do not fit to `misfits`. The array begins at row `first`. Returns
     /// whether there are such rows.
-    fn find_misfits(&self, array: &ArrayRef, first: usize, misfits: &mut Misfits) -> bool {
+    fn find_misfits(&self, array: &ArrayRef, first: usize, misfits: &mut MisfitRows) -> bool {
         let Err(error) = self.convert(array) else { return false };
         if array.len() <= 1 {
             let is_reported = misfits.len() < AttemptReport::MAX_FAILED_ITEMS;

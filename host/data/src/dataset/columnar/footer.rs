@@ -22,7 +22,7 @@ pub(super) struct Footer<'a> {
     /// The number of rows in the file.
     pub(super) rows: Option<i64>,
     pub(super) groups: Vec<RowGroup<'a>>,
-    pairs: Vec<Pair<'a>>,
+    pairs: Vec<MetadataPair<'a>>,
     /// The program that wrote the file.
     pub(super) created_by: Option<&'a [u8]>,
 }
@@ -85,7 +85,7 @@ pub(super) struct ChunkMetadata<'a> {
 
 /// A key and a value that a writer adds: for example, the Arrow schema.
 #[derive(Clone, Debug, Default)]
-struct Pair<'a> {
+struct MetadataPair<'a> {
     key: Option<&'a [u8]>,
     value: Option<&'a [u8]>,
 }
@@ -100,7 +100,7 @@ impl<'a> Footer<'a> {
                 (2, LIST) => footer.elements = read_structs(scan, SchemaNode::read)?,
                 (3, I64) => footer.rows = Some(scan.int()?),
                 ROW_GROUPS => footer.groups = read_structs(scan, RowGroup::read)?,
-                (5, LIST) => footer.pairs = read_structs(scan, Pair::read)?,
+                (5, LIST) => footer.pairs = read_structs(scan, MetadataPair::read)?,
                 (6, BINARY) => footer.created_by = Some(scan.binary()?),
                 _ => return Some(false),
             }
@@ -304,7 +304,7 @@ fn read_encodings(scan: &mut ThriftScan<'_>) -> Option<Vec<i64>> {
     (0..count).map(|_| scan.int()).collect()
 }
 
-impl<'a> Pair<'a> {
+impl<'a> MetadataPair<'a> {
     fn read(scan: &mut ThriftScan<'a>) -> Option<Self> {
         let mut pair = Self::default();
         scan.fields(|scan, id, kind| {

@@ -3,7 +3,7 @@
 use super::compact::compact;
 use super::file::TypedTableFile;
 use super::file_reader::FileReader;
-use super::fitted::Misfits;
+use super::fitted::MisfitRows;
 use super::schema::from_message;
 use crate::dataset::{ArrowStream, DatasetError, err};
 use crate::model::{
@@ -164,7 +164,7 @@ impl RowReader {
         &mut self,
         root: &Path,
         slice: &TableSlice,
-    ) -> Result<(RecordBatch, Misfits), RowError> {
+    ) -> Result<(RecordBatch, MisfitRows), RowError> {
         let path = root.join(&slice.file);
         let kept = self.opened.take();
         let kept = kept.filter(|(kept, file)| *kept == path && file.is_unchanged());
@@ -217,7 +217,7 @@ impl RowReader {
 }
 
 /// The rows of a part between the rows that are left out.
-fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRun> {
+fn runs_between(part: usize, slice: &TableSlice, misfits: &MisfitRows) -> Vec<RowRun> {
     let run_ends = misfits.keys().map(|&row| row as u64).chain([slice.rows]);
     let mut next = 0;
     let runs = run_ends.map(|end| {
@@ -229,7 +229,7 @@ fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRu
 }
 
 /// The rows that are left out and have a reason, in the form that reports need.
-fn failed_items(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
+fn failed_items(misfits: MisfitRows, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
     let item = part.item.to_owned();
     let first = part.slice.first_row;
     misfits.into_iter().filter_map(move |(row, reason)| {

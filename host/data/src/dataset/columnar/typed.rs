@@ -3,7 +3,7 @@
 use super::columns::ColumnFit;
 use super::cut::SourcePart;
 use super::file_reader::FileReader;
-use super::fitted::{Misfits, fitted};
+use super::fitted::{MisfitRows, fitted};
 use super::guard::caught;
 use super::ipc::ArrowFile;
 use super::parquet::ParquetFile;
@@ -18,7 +18,7 @@ use std::fmt::Debug;
 use std::path::Path;
 
 /// Rows of a file as a table, and the rows that are left out, counted from 0.
-pub(super) type SelectedRows = (RecordBatch, Misfits);
+pub(super) type SelectedRows = (RecordBatch, MisfitRows);
 
 /// An open file in a format with typed columns. Opening reads only the metadata. Error messages continue a
 /// sentence that begins with the file's name. Implementations call readers that may panic through [`caught`].
@@ -170,7 +170,7 @@ impl TypedFile for QueriedDatabase {
         rows: usize,
         table: &SchemaRef,
     ) -> Result<SelectedRows, DatasetError> {
-        Ok((caught(|| self.database.read(table, rows as u64))?, Misfits::new()))
+        Ok((caught(|| self.database.read(table, rows as u64))?, MisfitRows::new()))
     }
 }
 
@@ -186,7 +186,7 @@ fn as_table(
     let batches = caught(|| read(&fit.needed))?;
     let mut found = 0;
     let mut converted = Vec::with_capacity(batches.len());
-    let mut misfits = Misfits::new();
+    let mut misfits = MisfitRows::new();
     for batch in &batches {
         let (fit_batch, batch_misfits) = caught(|| fitted(batch, schema, &fit, table))?;
         converted.push(fit_batch);

@@ -7,7 +7,7 @@ use crate::dataset::DatasetError;
 use crate::model::{ColumnType, CsvFormat, TableFormat, TextSlice};
 use proptest::prelude::*;
 
-type Rows = Vec<Vec<String>>;
+type ParsedRows = Vec<Vec<String>>;
 /// The fields of each row. `None` is null.
 type Cells = Vec<Vec<Option<String>>>;
 
@@ -25,7 +25,7 @@ struct Writer {
 }
 
 impl Writer {
-    fn text(&self, rows: &Rows) -> Vec<u8> {
+    fn text(&self, rows: &ParsedRows) -> Vec<u8> {
         let csv = &self.csv;
         let mut text = "no, \"table\n".repeat(csv.skip_lines as usize).into_bytes();
         let line = |fields: &[String], text: &mut Vec<u8>| {
@@ -86,7 +86,7 @@ impl Writer {
 
     /// Removes the characters that the dialect cannot write: without quotes and escapes, a field cannot
     /// contain delimiters, line ends or comment characters.
-    fn writable(&self, mut rows: Rows) -> Rows {
+    fn writable(&self, mut rows: ParsedRows) -> ParsedRows {
         let csv = &self.csv;
         if csv.quote.is_none() && csv.escape.is_none() {
             let is_text = |c: char| {
@@ -119,7 +119,7 @@ fn writers() -> impl Strategy<Value = Writer> {
     })
 }
 
-fn expected(rows: &Rows) -> Cells {
+fn expected(rows: &ParsedRows) -> Cells {
     let field = |field: &String| Some(field.clone()).filter(|field| !field.is_empty());
     rows.iter().map(|row| row.iter().map(field).collect()).collect()
 }

@@ -3,7 +3,7 @@
 use super::codec::ShuffleRow;
 use super::index::GroupEntry;
 use super::message::ShuffleSetup;
-use super::runs::{Run, SortedRun, merge, spill_error};
+use super::runs::{RunInMemory, SortedRun, merge, spill_error};
 use super::scatter::read_segment;
 use crate::dataset::csv::encode_number;
 use crate::dataset::{DatasetError, short};
@@ -42,8 +42,8 @@ struct Gathering<'a> {
 
 impl Gathering<'_> {
     /// Makes sorted runs of all pieces. The last run stays in memory.
-    fn sort(&mut self, pieces: u64) -> io::Result<Run> {
-        let mut run = Run::default();
+    fn sort(&mut self, pieces: u64) -> io::Result<RunInMemory> {
+        let mut run = RunInMemory::default();
         for piece in 0..pieces {
             let from = run.bytes.len();
             read_segment(&self.setup.scattered(piece), self.bucket, &mut run.bytes)?;

@@ -14,14 +14,14 @@ const READ_BYTES: usize = 64 << 10;
 
 /// Rows in memory.
 #[derive(Debug, Default)]
-pub(super) struct Run {
+pub(super) struct RunInMemory {
     /// The rows, as written by [`ShuffleRow::encode`].
     pub(super) bytes: Vec<u8>,
     /// The offset of each row.
     offsets: Vec<usize>,
 }
 
-impl Run {
+impl RunInMemory {
     /// Bytes of memory that the run takes, approximately.
     pub(super) fn size(&self) -> usize {
         self.bytes.len() + self.offsets.len() * size_of::<usize>()
@@ -74,7 +74,7 @@ fn key_at(bytes: &[u8], start: usize) -> &[u8] {
 #[derive(Debug)]
 pub(super) enum SortedRun {
     /// A run in memory, and the number of its rows read so far.
-    Memory(Run, usize),
+    Memory(RunInMemory, usize),
     /// A run on disk, and its current row.
     Disk(BufReader<File>, OwnedRow),
 }

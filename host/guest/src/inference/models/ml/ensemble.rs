@@ -166,13 +166,13 @@ fn branch_mode(mode: &[u8]) -> Result<Option<Mode>, OperatorRefusal> {
 }
 
 /// The range of each leaf's votes, by the tree's id and the node's id.
-type Leaves = HashMap<(i64, i64), (u32, u32)>;
+type LeafRanges = HashMap<(i64, i64), (u32, u32)>;
 
 /// All votes, sorted so that the votes of a leaf are adjacent, and the range of each leaf's votes.
 fn read_votes(
     node: &NodeProto,
     prefix: &str,
-) -> Result<(Vec<(u32, f32)>, Leaves), OperatorRefusal> {
+) -> Result<(Vec<(u32, f32)>, LeafRanges), OperatorRefusal> {
     let list = |part: &str| ints(node, &format!("{prefix}_{part}"));
     let (tree_ids, node_ids, targets) = (list("treeids"), list("nodeids"), list("ids"));
     let weights = floats(node, &format!("{prefix}_weights"));
@@ -184,7 +184,7 @@ fn read_votes(
     let mut order: Vec<usize> = (0..targets.len()).collect();
     order.sort_by_key(|row| (tree_ids[*row], node_ids[*row]));
     let mut votes: Vec<(u32, f32)> = Vec::with_capacity(order.len());
-    let mut leaves = Leaves::new();
+    let mut leaves = LeafRanges::new();
     for (index, row) in (0..).zip(order) {
         // [`trees::check`] has already compared the target with the number of targets.
         votes.push((u32::try_from(targets[row]).unwrap_or(0), weights[row]));
