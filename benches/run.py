@@ -92,7 +92,7 @@ def tiny(options):
     spread1 = job("tiny-spread-1", component, inputs, arguments, 1, 1)
     spread5 = job("tiny-spread-5", component, inputs, arguments, 1, 5)
     rounds = options.rounds * 3
-    # The first of the rounds may compile the component.
+    # The first round, which does not count, may compile the component.
     taken = rounds_of({"one": one, "spread1": spread1, "spread5": spread5}, rounds)
     one, spread1, spread5 = taken["one"], taken["spread1"], taken["spread5"]
     return [

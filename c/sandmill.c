@@ -104,6 +104,10 @@ void sandmill_log(sandmill_level level, const char *format, ...) {
     free(text.ptr);
 }
 
+sandmill_level sandmill_logging_level(void) {
+    return (sandmill_level)sandmill_entry_host_logging_level();
+}
+
 static void add_outcome(sandmill_results *results, bool has_failed, const char *format, va_list values) {
     if (results->outcome_count == results->outcome_capacity) {
         results->outcome_capacity = results->outcome_capacity * 2 + 16;

@@ -29,8 +29,8 @@ typedef enum {
     SANDMILL_UNREAD     /* any other type, or integers of 2^63 or more: the column has no values */
 } sandmill_type;
 
-/* A column of a table. Of the pointers to values, only the one for its type is set: it points to one value for
- * each row. The value of a null is 0 or an empty text. */
+/* A column of a table. Of the pointers to values, only the one for the column's type is set. It points to one
+ * value for each row. The value of a null is 0 or an empty text. */
 typedef struct {
     const char *name;
     sandmill_type type;
@@ -96,17 +96,19 @@ typedef enum { SANDMILL_ERROR, SANDMILL_WARNING, SANDMILL_INFO, SANDMILL_DEBUG }
 
 /* Writes a line to the entry script's log. */
 void sandmill_log(sandmill_level level, const char *format, ...) SANDMILL_FORMAT(2);
+/* The most verbose level that the log keeps. The host drops lines of more verbose levels. */
+sandmill_level sandmill_logging_level(void);
 
 /* ---- Results ---- */
 
 /* Adds a row of text. A line break in it fails the attempt. */
 void sandmill_row(sandmill_results *results, const char *format, ...) SANDMILL_FORMAT(2);
-/* Reports that the next item failed, and why. If you use it, add one row or failure for each item, in the
- * order of the mini-batch. */
+/* Reports that the next item failed, and why. If you use this function, add one row or failure for each item,
+ * in the order of the mini-batch. */
 void sandmill_item_failed(sandmill_results *results, const char *format, ...) SANDMILL_FORMAT(2);
 
-/* Each adds a column to the returned table, with one value for each of `rows` rows. `is_null` has 1 for each row
- * that is null, else 0; it is NULL if no row is null. The values are copied. */
+/* Each of these functions adds a column to the returned table, with one value for each of `rows` rows. `is_null` has
+ * 1 for each row that is null, else 0. Pass NULL if no row is null. The values are copied. */
 void sandmill_return_int64(sandmill_results *results, const char *name, const int64_t *values, const uint8_t *is_null,
                            size_t rows);
 void sandmill_return_float64(sandmill_results *results, const char *name, const double *values, const uint8_t *is_null,

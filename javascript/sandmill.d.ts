@@ -59,6 +59,8 @@ declare module "sandmill" {
 
     /** Writes lines to the entry script's log. */
     export const log: Record<"error" | "warning" | "info" | "debug", (...values: unknown[]) => void>;
+    /** The most verbose level that the log keeps. */
+    export function loggingLevel(): "warning" | "info" | "debug";
 
     /** Reads a whole file. Throws an Error that says why the file cannot be read. */
     export function read(path: string): Uint8Array;

@@ -201,7 +201,9 @@ impl<'a> ColumnParts<'a> {
         let fit = |(row, value): (usize, Option<i64>)| {
             value.ok_or_else(|| {
                 let position = self.position(row);
-                Error::new(format!("{position}: the number is too large for i64; f64 takes it"))
+                Error::new(format!(
+                    "{position}: the number is too large for i64; read the column with f64"
+                ))
             })
         };
         values.enumerate().map(fit).collect()

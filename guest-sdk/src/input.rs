@@ -21,7 +21,7 @@ pub trait Input: sealed::Receive {
     /// The mini-batch that `run` receives.
     type MiniBatch<'a>;
 
-    /// The name of the kind that the host reads from the component, padded with spaces.
+    /// The name of the kind, padded with spaces. The host reads this name from the component.
     #[doc(hidden)]
     const TAKES: [u8; 5];
 

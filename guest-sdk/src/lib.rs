@@ -177,8 +177,9 @@ macro_rules! export {
 
                 struct __SandmillComponent;
 
-                // The names of these functions include the entry script's crate. If code of another crate panics,
-                // the host finds the crate by them in the backtrace, so they must not be inlined.
+                // The names of these functions include the entry script's crate. If code of another
+                // crate panics, the host finds the entry script's crate by these names in the
+                // backtrace. So the functions must not be inlined.
                 impl $crate::component::Guest for __SandmillComponent {
                     #[inline(never)]
                     fn init() -> ::std::result::Result<(), ::std::string::String> {

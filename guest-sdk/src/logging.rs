@@ -1,6 +1,7 @@
 //! The entry script's log: functions that write to it, and the logger for the [`log`] crate.
 //!
-//! The host drops lines that are more verbose than the job's `logging_level`. `log::trace!` writes nothing.
+//! The host drops lines that are more verbose than the job's `logging_level`. The macros of the [`log`] crate
+//! do not even format such lines, and [`log::max_level`] is the job's level. `log::trace!` writes nothing.
 
 use log::{Level, LevelFilter, Metadata, Record};
 
@@ -64,6 +65,24 @@ impl log::Log for LogSink {
 /// Installs [`LogSink`] as the logger of the `log` crate, unless the entry script has set another logger.
 pub(crate) fn install() {
     if log::set_logger(&LogSink).is_ok() {
-        log::set_max_level(LevelFilter::Debug);
+        log::set_max_level(job_level());
     }
+}
+
+/// The most verbose level that the log keeps.
+#[cfg(target_arch = "wasm32")]
+fn job_level() -> LevelFilter {
+    use crate::bindings::sandmill::entry::host::{LogLevel, logging_level};
+    match logging_level() {
+        LogLevel::Error => LevelFilter::Error,
+        LogLevel::Warning => LevelFilter::Warn,
+        LogLevel::Info => LevelFilter::Info,
+        LogLevel::Debug => LevelFilter::Debug,
+    }
+}
+
+/// The most verbose level that the native test host keeps.
+#[cfg(not(target_arch = "wasm32"))]
+fn job_level() -> LevelFilter {
+    LevelFilter::Debug
 }

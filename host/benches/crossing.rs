@@ -1,5 +1,6 @@
-//! What it costs to go into the sandbox and back: with a table and with files that are read there, beside the
-//! same bytes without a sandbox, with paths, and with nothing.
+//! What a call into the sandbox and back costs: with a table, with paths, with files that the guest
+//! reads, and with nothing. The table and the files are also copied and read without a sandbox, for
+//! comparison.
 
 use arrow::buffer::Buffer;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
@@ -27,7 +28,7 @@ const ECHO: &str = r#"RUN
     (i32.const 16))"#;
 
 /// Reads each file of the mini-batch with the host's function, and returns no rows.
-const READ: &str = r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
+const READ: &str = r#"(import "sandmill:entry/host@0.2.0" "read" (func $read (param i32 i32 i32)))
     RUN (local $at i32) (local $heap_then i32)
     (local.set $heap_then (global.get $heap))
     (loop $next
@@ -85,7 +86,7 @@ fn call(instance: &mut Instance, data: MiniBatchData<'_>) -> usize {
     count.0
 }
 
-/// In and out again: nothing, a table, a list of paths.
+/// Passes nothing, a table, or a list of paths into the sandbox and back.
 fn echo(criterion: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let mut instance = instance(ECHO, folder.path());

@@ -1,5 +1,6 @@
-//! The inner parts that table jobs spend their time in, each beside what it replaces. `cargo bench
-//! --package sandmill` runs them; `benches/run.py` measures whole jobs.
+//! The code in which table jobs spend their time. Decoding and printing are compared with arrow-csv,
+//! which they replace. `cargo bench --package sandmill` runs these benchmarks; `benches/run.py`
+//! measures whole jobs.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -27,7 +28,7 @@ use std::sync::Arc;
 /// Rows of a mini-batch of about 1 MB.
 const ROWS: usize = 10_000;
 
-/// The n-th of some numbers without a pattern, in millionths below 2.
+/// The n-th of a series of pseudo-random numbers below 2.1, in millionths.
 fn random(n: usize) -> u64 {
     let mixed = (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40 & 0x1f_ffff

@@ -1,5 +1,5 @@
-//! Generates the C bindings of entry scripts from the contract (the WIT files in `wit/`). `sandmill build`
-//! copies them into the folder with the user's sources.
+//! Generates the C bindings of entry scripts from the contract (the WIT files in `wit/`). `sandmill
+//! build` copies the bindings into the folder with the user's sources.
 
 use std::env;
 use std::fs;
@@ -8,13 +8,14 @@ use wit_bindgen_c::Opts;
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-/// The imports that an entry script in C may use. Its component contains only the imports that it uses.
+/// The imports that an entry script in C may use. The script's component contains only the imports
+/// that the script uses.
 const WORLD: &str = "
 package sandmill:c;
 
 world entry-script {
-    include sandmill:entry/entry-script@0.1.0;
-    include sandmill:entry/inference@0.1.0;
+    include sandmill:entry/entry-script@0.2.0;
+    include sandmill:entry/inference@0.2.0;
 }
 ";
 

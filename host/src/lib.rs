@@ -31,8 +31,8 @@
 //! The names at the top level are the public API. The modules below are not part of the API, and may change.
 //! They are public only because the types of the API are in them.
 //!
-//! Floors, lowest first. A file imports only from lower floors or from siblings in its own folder
-//! (`tests/tests/repository/floors.rs` checks that):
+//! The modules form floors, listed here from the lowest. A file imports only from lower floors or from
+//! siblings in its own folder (`tests/tests/repository/floors.rs` checks that):
 //!
 //! 0. `model`, `event`, `files`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `typed_output`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `runtimes`, `gpu`, `machine_slots`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (separate crates, or parts of one)
 //! 1. `load`, `run`

@@ -18,7 +18,7 @@ pub(crate) fn this_machine() -> MachineSize {
     let cores = available_parallelism().map_or(1, NonZero::get);
     MachineSize {
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
-        // A build without CUDA finds no GPUs.
+        // A build without CUDA cannot use GPUs, so it ignores the variable.
         gpus_found: std::env::var_os(GPU_COUNT_VARIABLE).filter(|_| node::has(Feature::Cuda)),
         count_gpus: gpu::count,
     }

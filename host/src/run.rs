@@ -50,7 +50,7 @@ pub struct Options {
     pub cache_dir: Option<PathBuf>,
     /// The `sandmill` binary, for child processes.
     pub program: PathBuf,
-    /// Whether to start anew if the job was run before; its results are removed first.
+    /// Whether to start anew if the job was run before. The earlier results are removed first.
     pub overwrite: bool,
     /// Whether to reuse the result of an earlier run, if nothing has changed since and the job file does not
     /// forbid it (`allow_reuse`).
@@ -130,10 +130,11 @@ impl Options {
     }
 }
 
-/// Prepares a job. `say` receives lines for people about steps that take long.
+/// Prepares a job. `say` receives messages for the user about steps that take long.
 ///
-/// If the job was run before and did not complete, it is resumed, or refused if something has changed that
-/// decides its rows. If the job completed, its result is reused if nothing has changed.
+/// If an earlier run of the job did not complete, this function resumes it, but refuses the job if
+/// something that decides its rows has changed. If the earlier run completed and nothing has changed, this
+/// function reuses its result.
 ///
 /// # Errors
 /// If the job cannot begin.
@@ -251,16 +252,16 @@ impl RunningNode for RunningHere {
         self.0.next(wants_plan).await
     }
 
-    fn said_already(&mut self) -> Option<Vec<NodeReport>> {
-        self.0.said_already()
+    fn next_queued_reports(&mut self) -> Option<Vec<NodeReport>> {
+        self.0.next_queued_reports()
     }
 
     fn may_pause(&mut self) -> bool {
         self.0.may_pause()
     }
 
-    fn comes_on_demand(&self) -> bool {
-        self.0.comes_on_demand()
+    fn fetches_on_demand(&self) -> bool {
+        self.0.fetches_on_demand()
     }
 
     fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {

@@ -23,10 +23,10 @@ export class Flat {
         return offset && this.at + offset;
     }
 
-    /** Reads a number. `method`: the type in the names of DataView's methods, such as "Int32". */
-    number(field, method, otherwise = 0) {
+    /** Reads a number. `type`: as in the name of a method of DataView, such as "Int32" in `getInt32`. */
+    number(field, type, otherwise = 0) {
         const at = this.position(field);
-        return at ? this.view[`get${method}`](at, true) : otherwise;
+        return at ? this.view[`get${type}`](at, true) : otherwise;
     }
 
     /** Reads a 64-bit number. 0 if the table does not have the field. */
@@ -92,8 +92,8 @@ class Writer {
 
 const SIZES = { Uint8: 1, Int16: 2, Int32: 4, BigInt64: 8 };
 
-/** A node for a table. `fields`: an object from the number of each field to [type in the names of DataView's methods,
- * value], or to a node. */
+/** A node for a table. `fields` maps the number of each field to a pair, such as ["Int32", 5], or to a node. The types
+ * are those of `number`. */
 export const table = (fields) => (out) => {
     const numbers = Object.keys(fields).map(Number);
     const count = numbers.length ? Math.max(...numbers) + 1 : 0;

@@ -1,5 +1,5 @@
-// The runtime of JavaScript and TypeScript scripts. It is compiled to a component once. Because `init` loads the
-// script from the source folder, the user does not build a changed script.
+// The runtime of JavaScript and TypeScript scripts. It is compiled to a component once. `init` loads the script
+// from the source folder, so users need not build anything after they change the script.
 
 import { seed } from "./globals.js";
 import { getArguments, getEnvironment } from "wasi:cli/environment@0.2.12";
@@ -20,7 +20,7 @@ function functionOf(name) {
     return typeof found === "function" ? found : undefined;
 }
 
-/** Calls a function of the script. Turns an error into a text, which wit/entry.wit requires. */
+/** Calls a function of the script. Turns an error into a text, as wit/entry.wit requires. */
 function guarded(call) {
     try {
         return call();

@@ -1,10 +1,10 @@
 // `models` of "sandmill": the job's models, which the host runs on the CPU or a GPU, outside of the sandbox.
 
-import { describe, names as hostNames } from "sandmill:entry/models@0.1.0";
+import { describe, names as hostNames } from "sandmill:entry/models@0.2.0";
 import { loadByName } from "wasi:nn/graph@0.2.0-rc-2024-10-28";
 import { Tensor as HostTensor } from "wasi:nn/tensor@0.2.0-rc-2024-10-28";
 
-// Typed arrays by the type of a tensor. Both store numbers as little-endian.
+// The typed array for each type of tensor. Tensors and typed arrays both store numbers as little-endian.
 const ARRAYS = { fp32: Float32Array, fp64: Float64Array, u8: Uint8Array, i32: Int32Array, i64: BigInt64Array };
 
 /** A model cannot be loaded or run. The message is from the host. */

@@ -1,6 +1,6 @@
 // Loads the script and the modules that it imports: ES modules, TypeScript and CommonJS.
 
-import { read as readBytes } from "sandmill:entry/host@0.1.0";
+import { read as readBytes } from "sandmill:entry/host@0.2.0";
 import { transform } from "sucrase";
 import { decode } from "./utf8.js";
 import * as sandmill from "./sandmill.js";
@@ -34,7 +34,7 @@ export function found(name, from) {
     return undefined;
 }
 
-/** The first file that exists if a suffix is appended to the path, or undefined. */
+/** Appends each suffix to the path. Returns the first result that is a file, or undefined. */
 function firstFile(path) {
     const paths = SUFFIXES.map((suffix) => path + suffix);
     // An import in TypeScript may name the .js file that the .ts file would be compiled to.
@@ -55,7 +55,7 @@ function normalized(path) {
 export function compiled(path, text) {
     const isTypeScript = /\.m?ts$/.test(path);
     try {
-        // This keeps the line numbers.
+        // `transform` keeps the line numbers.
         return transform(text, { transforms: isTypeScript ? ["imports", "typescript"] : ["imports"], filePath: path }).code;
     } catch (error) {
         const { line, column } = error.loc ?? {};

@@ -48,7 +48,7 @@ function jsonInteger(value) {
 function describedValue(value) {
     if (value === undefined) return "undefined (is there a return statement?)";
     if (value === null) return "null";
-    if (typeof value.then === "function") return "a promise (write function run, without async)";
+    if (typeof value.then === "function") return "a promise (remove async from the function run)";
     if (typeof value === "object") return `an object of type ${value.constructor?.name || "Object"}`;
     return `a ${typeof value}`;
 }

@@ -1,6 +1,6 @@
 // The module "sandmill" that scripts import.
 
-import * as host from "sandmill:entry/host@0.1.0";
+import * as host from "sandmill:entry/host@0.2.0";
 import { getDirectories } from "wasi:filesystem/preopens@0.2.12";
 import { decode, encode } from "./utf8.js";
 
@@ -26,6 +26,9 @@ export const sourceDir = host.sourceDir;
 export const log = Object.fromEntries(
     ["error", "warning", "info", "debug"].map((level) => [level, (...values) => host.log(level, values.join(" ").toWellFormed())]),
 );
+
+/** The most verbose level that the log keeps: "warning", "info" or "debug". */
+export const loggingLevel = host.loggingLevel;
 
 /** Reads a file as a Uint8Array. */
 export function read(path) {

@@ -266,7 +266,7 @@ export function write({ columns, names }) {
     return joined([...message(HEADER.schema, schema, 0), ...message(HEADER.recordBatch, records, length), ...body, END_OF_STREAM]);
 }
 
-/** The array with undefined instead of holes. It is written as null. */
+/** The array with undefined, which is written as null, instead of holes. */
 function withoutHoles(values) {
     return ArrayBuffer.isView(values) ? values : column(Array.from(values), values.kind);
 }

@@ -1,8 +1,8 @@
-"""Calls the host. Converts values of the contract to and from their form in memory (the canonical ABI of the
-component model).
+"""Calls the host. Converts values of the types in wit/entry.wit to and from their form in memory (the canonical
+ABI of the component model).
 
-The built-in module `_host` knows only numbers and addresses. `_host.call` takes and returns bytes. They begin
-with the number of an operation or of a function of the host, and the arguments follow.
+The built-in module `_host` knows only numbers and addresses. `_host.call` takes and returns bytes. The bytes
+that it takes begin with the number of an operation or of a function of the host. The arguments follow.
 """
 
 import struct
@@ -98,8 +98,8 @@ class Host:
         return text(*struct.unpack("<II", self.returned(8, function)))
 
     def call_with(self, function, *values):
-        """Calls a function with strings and numbers. The last of `values` is the size of the return value: see
-        `returned`. With the size 0, see `call`."""
+        """Calls a function with strings and numbers. The last of `values` is the size of the return value. Returns
+        the same as `returned`, or as `call` if the size is 0."""
         *values, size = values
         numbers, lent = [], []
         for value in values:

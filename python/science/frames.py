@@ -150,7 +150,7 @@ class _Column:
     def _category_array(self, valid):
         codes = numpy.concatenate(self._values) if self._values else numpy.empty(0, "i8")
         if valid is not None:
-            # The index of the -1 that is appended below.
+            # The next lines append a -1, the code of a null, at this index.
             codes[~valid] = len(self._categories)
         # A dictionary may contain a value twice, or a null. Categories may not, so the codes are replaced.
         values = pandas.Index(self._categories, dtype="str" if self._kind in (Type.TEXT, Type.LARGE_TEXT) else None)

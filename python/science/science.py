@@ -33,7 +33,7 @@ def _host_functions():
             yield f"{interface.partition('/')[2].partition('@')[0]} {name}"
 
 
-# The cases of the contract's variants.
+# The cases of the variants in wit/entry.wit.
 _FIXED_DIMENSION, _NAMED_DIMENSION = 0, 1
 _FILES, _TABLE = 0, 1
 _OK = 0

@@ -148,7 +148,7 @@ class Udfs(InFolder):
 
     def test_a_call_that_takes_too_long_is_stopped(self):
         self.write(slow_py="def run(table):\n    while True: pass\n")
-        with self.assertRaisesRegex(sandmill.ScriptFailed, "not done within 1 s"):
+        with self.assertRaisesRegex(sandmill.ScriptFailed, "did not return within 1 s"):
             sandmill.udf("slow.py", runtime="light", timeout=1)(self.table)
 
     def test_an_interrupted_udf_starts_again(self):

@@ -1,5 +1,5 @@
-//! Native code of an attacker who has escaped from the WebAssembly sandbox: builds the process wall of a
-//! worker, then tries one attack. `tests/tests/walls/wall.rs` runs this program.
+//! Acts as native code that has escaped from the WebAssembly sandbox. The program builds the
+//! process wall of a worker, then tries one attack. `tests/tests/walls/wall.rs` runs this program.
 //!
 //! `attack --list` prints the names of all attacks. `attack NAME MODE FOLDER HOST SIBLING DESCRIPTOR` tries
 //! one attack. MODE is `wall`, `gpu` (the wall of a worker with a GPU), `weak` (a best-effort wall) or `bare`
@@ -421,7 +421,7 @@ fn listen(name: &[u8]) -> Result<usize, c_int> {
     Ok(socket)
 }
 
-/// Attacks on the machine. Their arguments are such that a call does no harm even if the kernel allows it.
+/// Attacks on the machine. Their arguments make each call harmless, even if the kernel allows it.
 fn machine() -> Vec<Attack> {
     const KEYCTL_GET_KEYRING_ID: usize = 0;
     const KEY_SPEC_PROCESS_KEYRING: usize = signed(-2);

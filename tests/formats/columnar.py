@@ -59,7 +59,7 @@ def common_table():
     for unit in ("s", "ms", "us", "ns"):
         for zone in (None, "UTC", "Europe/Oslo", "+02:00"):
             kind = pa.timestamp(unit, zone)
-            # Old files have no nanoseconds.
+            # Old formats have no nanoseconds, so all times are whole microseconds.
             step = 86399000 if unit == "ns" else 86399
             values = pa.array(with_nulls((i - 500) * step for i in n), pa.int64())
             columns[f"at_{unit}_{zone}"] = values.cast(kind)

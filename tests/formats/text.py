@@ -14,7 +14,7 @@ import pyarrow.dataset
 import pyarrow.json
 
 ROOT = pathlib.Path(sys.argv[1])
-# By pyarrow's name of a type: arrow-rs's name.
+# The names of types: arrow-rs's name for each name in pyarrow.
 TYPE_NAMES = {
     "int64": "Int64",
     "double": "Float64",

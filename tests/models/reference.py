@@ -16,9 +16,9 @@ MODELS = Path(__file__).resolve().parent
 BATCH_SIZES = (1, 7)
 # The size of dimensions that may vary, other than the batch.
 VARIABLE_SIZE = 5
-# By numpy's type code: the name that computes.rs uses.
+# The names of types: the name in computes.rs for each type code of numpy.
 TYPE_NAMES = {"f2": "f16", "f4": "f32", "f8": "f64", "u1": "u8", "i4": "i32", "i8": "i64"}
-# By ONNX's name of a type: numpy's type code.
+# The names of types: numpy's type code for each name in ONNX.
 NUMPY_TYPES = {
     "float16": "f2", "float": "f4", "double": "f8", "uint8": "u1", "int32": "i4", "int64": "i8",
 }  # fmt: skip

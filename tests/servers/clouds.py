@@ -1,9 +1,9 @@
-"""A server for tests that imitates the identity services and stores of the clouds: it gives tokens to clients on the
-machine or with the right key, and objects to clients with a token. It prints its port.
+"""A server for tests that imitates the identity services and stores of the clouds. It gives a token to clients on the
+machine and to clients with the right key. Clients with a token may read the objects. The server prints its port.
 
     clouds.py FOLDER [tls]      writes account.json (the key of a service account) and, with tls, the certificate ca.pem
 
-The buckets (S3 and Google) and the container (Azure) have the objects of OBJECTS. /web/NAME is one of them without a
+The buckets (S3 and Google) and the container (Azure) have the objects of OBJECTS. /web/NAME serves them without a
 token. /gcs needs a token of the metadata server or of the service account, /aws the credentials of the machine, of the
 pod or of the role, and /acc/blobs the token of the managed identity. Objects that were put are at /put/NAME.
 """

@@ -1,11 +1,11 @@
-"""An object server for tests. It is a web server with ranges and ETags, imitates the usual faults of servers,
-has a token endpoint with an Azure container that needs the token, and an S3 bucket with many objects. It prints
+"""An object server for tests: a web server with ranges and ETags, which imitates the usual faults of servers. It
+also has a token endpoint, an Azure container that needs the token, and an S3 bucket with many objects. It prints
 its port.
 
     /any/NAME               an object
     /any/FAULT.NAME         the same, but the first three requests for it fail in this way
     /any/never.FAULT.NAME   the same, but all requests fail
-    /any/held.NAME          GET is not answered before a test posts to /release
+    /any/held.NAME          answers GET only after a test posts to /release
     /any/closed.NAME        refused until a test posts to /release
     /any/headless.NAME      refuses HEAD
     /any/here.NAME          redirects to this server
@@ -15,7 +15,7 @@ its port.
     /many/                  an S3 bucket with COUNT objects
     /requests               the number of requests for each path
 
-HEAD requests count toward the three, but succeed, except with the fault `denied`.
+HEAD requests count toward the first three. They succeed anyway, except with the fault `denied`.
 """
 
 import collections

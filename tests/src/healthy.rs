@@ -101,7 +101,7 @@ impl TestJob {
 
 /// The entries of the job directory that a job always leaves.
 const ENTRIES: [&str; 4] = ["job.json", "journal.sqlite", "logs", "output"];
-/// More entries, which an incomplete job leaves for a resume: rows, and folders without files.
+/// More entries that an incomplete job leaves for a resume: rows, and folders without files.
 const ENTRIES_FOR_RESUME: [&str; 3] = ["links", "parts", "work"];
 
 impl Ran {

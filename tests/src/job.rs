@@ -82,8 +82,8 @@ impl TestJob {
         self
     }
 
-    /// Writes a datastores file for the command. Objects of stores are cached in the folder `objects`, up to
-    /// `size` (`1 MB`). `stores` has a line of the file for each store.
+    /// Writes a datastores file for the command. Objects of stores are cached in the folder
+    /// `objects`, up to `size` (`1 MB`). `stores`: the lines of the file that describe the stores.
     #[must_use]
     pub fn datastores(self, size: &str, stores: &str) -> Self {
         let folder = self.path("objects").display().to_string();

@@ -49,7 +49,7 @@ pub use python::{onnxruntime, python};
 pub use ran::Ran;
 pub use redact::{cut_denials, redact};
 pub use servers::{Server, bytes_here};
-pub use wat::{add_world, good_row, wat_guest, wat_module};
+pub use wat::{add_world, for_version_0_1, good_row, wat_guest, wat_module};
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,8 +93,8 @@ pub fn sandmill_without() -> PathBuf {
     up_to_date("sandmill-without", "make without")
 }
 
-/// A binary that `make test` builds. Panics if it is missing or older than its sources. Before
-/// single tests, `command` is enough to build it.
+/// A binary that `make test` builds. Panics if it is missing or older than its sources. For a run
+/// of single tests, `command` is enough to build it.
 fn up_to_date(name: &str, command: &str) -> PathBuf {
     // A test binary is in target/debug/deps; the programs are one folder up.
     let test = std::env::current_exe().unwrap();

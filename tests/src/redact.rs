@@ -44,8 +44,9 @@ pub fn redact(text: &str, folder: &Path) -> String {
     lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Cuts the reason in lines such as `wasi /etc/passwd=denied: No such file`, because it differs between
-/// toolchains. In lines of `host`, the reason is Sandmill's own message, and stays.
+/// Removes the reason from lines such as `wasi /etc/passwd=denied: No such file`, because the
+/// reason differs between toolchains. Lines about `host` keep their reason, which is Sandmill's own
+/// message.
 pub fn cut_denials(text: &str) -> String {
     let cut = |line: &str| match line.split_once("=denied: ") {
         Some((attempt, _)) if !attempt.starts_with("host ") && !attempt.contains(": host ") => {

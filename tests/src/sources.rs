@@ -55,7 +55,8 @@ pub fn module_of(inside: &Path) -> Vec<String> {
 pub fn imports(tokens: &[Token], module: &[String]) -> Vec<SourceImport> {
     let mut imports = Vec::new();
     let mut braces = 0_usize;
-    // The name of each module, with the number of its opening brace.
+    // The inline modules that contain the current token: the nesting depth of each one's braces,
+    // and its name.
     let mut inline_modules: Vec<(usize, String)> = Vec::new();
     let mut index = 0;
     while index < tokens.len() {

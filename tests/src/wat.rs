@@ -22,7 +22,7 @@ const COMMON: &str = r#"
 "#;
 
 /// Replaces `RUN` in a guest's text: the head of `run`, whose parameters are a mini-batch and its context.
-const RUN: &str = r#"(export "sandmill:entry/entry-run@0.1.0#run")
+const RUN: &str = r#"(export "sandmill:entry/entry-run@0.2.0#run")
     (param $kind i32) (param $files i32) (param $count i32)
     (param $id i64) (param $dataset i32) (param $dataset_len i32) (param $attempt i32)
     (param $keys i32) (param $keys_len i32) (result i32)"#;
@@ -72,4 +72,22 @@ pub fn add_world(module: &mut Vec<u8>, world: &str) {
     let (package, _) = resolve.push_path(root().join("wit")).unwrap();
     let world = resolve.select_world(&[package], Some(world)).unwrap();
     embed_component_metadata(module, &resolve, world, StringEncoding::UTF8).unwrap();
+}
+
+/// Makes a component or module for version 0.1 of the contract from one for version 0.2.
+pub fn for_version_0_1(component: &[u8]) -> Vec<u8> {
+    // The names have the same length in both versions, so no other byte changes.
+    let (version, part) = (b"@0.2.0", b"sandmill:entry/");
+    let mut bytes = component.to_vec();
+    for at in 0..bytes.len().saturating_sub(part.len()) {
+        if !bytes[at..].starts_with(part) {
+            continue;
+        }
+        let name = bytes[at..].iter().take_while(|byte| **byte != b'@').count();
+        if bytes[at + name..].starts_with(version) {
+            bytes[at + name..][..version.len()].copy_from_slice(b"@0.1.0");
+        }
+    }
+    assert_ne!(bytes, component);
+    bytes
 }

@@ -138,7 +138,7 @@ fn an_integer_outside_the_range_is_named() {
     let numbers = vec![None, Some(u64::MAX)];
     let table = table([("big", Arc::new(UInt64Array::from(numbers)) as ArrayRef)]);
     let expected = "column big, row 2 of the mini-batch (the first is row 1): the number is too \
-                    large for i64; f64 takes it";
+                    large for i64; read the column with f64";
     assert_eq!(error_text(table.i64_or_null("big")), expected);
     assert!(table.f64_or_null("big").unwrap()[1] > Some(1.8e19));
 }

@@ -55,7 +55,7 @@ impl F16 {
         let sign = bits >> 16 & 0x8000;
         let magnitude = bits & 0x7FFF_FFFF;
         let half = if magnitude > 0x7F80_0000 {
-            // The first bit keeps it a NaN, even if all other bits are cut off.
+            // This bit keeps the number a NaN, even if all other bits of the fraction are cut off.
             0x7E00 | magnitude >> 13 & 0x3FF
         } else if magnitude >= 0x4780_0000 {
             0x7C00

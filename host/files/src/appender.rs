@@ -24,13 +24,13 @@ pub struct Appender {
     end: u64,
     /// How many bytes from the beginning are certainly on the disk.
     synced: u64,
-    /// Whether the kernel can copy between these files (`copy_file_range`).
+    /// Whether the kernel can copy from part files to this file (`copy_file_range`).
     copies_in_kernel: bool,
     chunk: Vec<u8>,
 }
 
-/// Opens the file, and makes it if it is missing. Follows no link, because the path had none when the job
-/// began.
+/// Opens the file, and makes it if it is missing. Fails if its path has a link: when the job began,
+/// the path had none.
 fn open(path: &Path, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::RDWR | OFlags::CREATE;
     at_its_path(path, flags, Mode::from_raw_mode(0o666)).map(File::from)
@@ -214,7 +214,7 @@ impl Appender {
         OutputError::io("copy rows to the output file", &self.path)(source)
     }
 
-    /// Cuts the file back to the length that the journal knows.
+    /// Truncates the file to the length that the journal has recorded.
     pub fn truncate(&mut self, length: u64) -> Result<(), OutputError> {
         self.file.set_len(length).map_err(OutputError::io("cut the output file", &self.path))?;
         self.end = length;
@@ -395,7 +395,7 @@ mod tests {
         let (folder, part, segments, mut output) = fixture();
         let length = |offset, length| Segment { offset, length, ..Segment::sample() };
         let bad = [segments[0], length(12, 100)];
-        insta::assert_snapshot!(output.append_all(&part, &bad).unwrap_err(), @"100 bytes of rows at offset 12 are outside of their part file, which has 18 bytes: the part file was cut or the worker's report is wrong");
+        insta::assert_snapshot!(output.append_all(&part, &bad).unwrap_err(), @"100 bytes of rows at offset 12 are outside of their part file, which has 18 bytes: the part file was truncated or the worker's report is wrong");
         assert!(output.append(&part, &length(u64::MAX, 2)).is_err());
         assert_eq!(fs::read(folder.path().join("out.txt")).unwrap(), b"");
         output.append_all(&part, &segments).unwrap();

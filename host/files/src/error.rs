@@ -20,7 +20,7 @@ pub enum OutputError {
     /// A segment is outside of its part file.
     #[error(
         "{length} bytes of rows at offset {offset} are outside of their part file, which has {size} \
-         bytes: the part file was cut or the worker's report is wrong"
+         bytes: the part file was truncated or the worker's report is wrong"
     )]
     OutsidePart {
         /// The offset of the segment.

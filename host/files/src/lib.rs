@@ -6,12 +6,13 @@
 //! - [`FileVersion`], [`OpenRoot`] and [`content_stamp`]: detecting whether files have changed;
 //! - [`c_sources()`]: the C and C++ sources in the folder of an entry script;
 //! - [`lock_holders`]: which processes hold a lock on a file;
-//! - [`Manifest`]: the list of a store's objects that belong into a folder, even if they are not fetched yet;
+//! - [`Manifest`]: the list of a store's objects that belong in a folder, even if they are not
+//!   fetched yet;
 //! - [`PartFile`]: the file to which a worker appends rows; [`Appender`] copies committed segments of part
 //!   files into the output file, by offset;
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, except what its `init`
 //!   made there ([`InitFiles`]);
-//! - [`publish`]: moves files that guests wrote to the output folder; [`remove_tree`] and [`empty_folder`]
+//! - [`publish`]: moves guests' files into the output folder; [`remove_tree`] and [`empty_folder`]
 //!   remove anything that guests may have made.
 
 mod appender;

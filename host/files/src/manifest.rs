@@ -1,10 +1,11 @@
-//! Manifests: lists of a store's objects that a job wants in one folder.
+//! A manifest lists the objects of a store that a job wants to have in one local folder.
 //!
 //! The folder of a manifest is next to the folder `data`, which has the objects that were fetched. Records
 //! are sorted by the bytes of the objects' paths below `data`. There are two forms of a record:
 //!
 //! - `a/b.csv NUL 1200 1763720000 500 NUL LF`: the path, the length, and the time in seconds and nanoseconds.
-//!   If the version differs from the nanoseconds, the version follows as a fourth number.
+//!   The nanoseconds normally encode the object's version. If they do not, the version follows as a fourth
+//!   number.
 //! - `a/b.csv NUL !REASON NUL LF`: why the object cannot be fetched.
 //!
 //! Paths have no NUL, so a reader finds the end of a record from any position.
@@ -163,7 +164,7 @@ fn write_record(
 /// An open manifest. The process that wrote it may have been compromised, so its content is not trusted.
 #[derive(Debug)]
 pub struct Manifest {
-    /// Only objects whose paths have this prefix count. Arguments and results have paths without the prefix.
+    /// Objects without this prefix are ignored. The methods take and return paths without the prefix.
     prefix: String,
     records: ManifestRecords,
     /// The record that was read last, if it was not returned yet.
@@ -219,8 +220,8 @@ impl Manifest {
         Ok(self.next.as_ref().filter(|next| next.name == full_name).map(|next| next.object.clone()))
     }
 
-    /// Moves forward to an object, over records that begin at or before the file offset `limit`. Returns
-    /// whether the object is the next one now.
+    /// Skips records until the object is the next one. Stops at the first record that begins after the file
+    /// offset `limit`. Returns whether it found the object.
     fn pass_to(&mut self, full_name: &str, limit: u64) -> io::Result<bool> {
         while self.records.offset() <= limit {
             if self.next.is_none() {
@@ -454,7 +455,8 @@ mod tests {
         assert_eq!(Manifest::open(&path).unwrap().find("c").unwrap(), None);
     }
 
-    /// The fetching process may be compromised. Whatever it writes must not cost much time.
+    /// The fetching process may be compromised. No manifest that it writes may cost the reader much
+    /// time.
     #[test]
     fn little_is_read_of_an_unsorted_manifest() {
         let dir = slot();

@@ -1,9 +1,9 @@
 //! Opens and makes files and folders at paths that other users may change, and makes sure that they were not
 //! replaced.
 //!
-//! A path is checked first and opened later. In between, its owner may put a link, a fifo or a device there.
-//! So a path is resolved once, and afterwards only the resolved path is opened: [`at_its_path`] follows no
-//! link, and [`regular`] does not block on a fifo.
+//! A path is checked first and opened later. In between, the owner of a folder in the path may put a
+//! link, a fifo or a device there. So a path is resolved once, and afterwards only the resolved path
+//! is opened: [`at_its_path`] follows no link, and [`regular`] does not block on a fifo.
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
 use rustix::io::Errno;

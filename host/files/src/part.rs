@@ -77,9 +77,9 @@ impl PartFile {
         Ok(Segment { offset, length, checksum, rows })
     }
 
-    /// The offset at which `length` bytes can be written, and the end of all needed rows. The offset is the
-    /// beginning of the file if that space is free, otherwise the end of the last rows if the space there is
-    /// free, otherwise the end of all needed rows.
+    /// Returns the offset at which `length` bytes can be written, and the end of all needed rows.
+    /// Tries the beginning of the file first, then the end of the rows that were written last. If
+    /// neither has enough free space, the offset is the end of all needed rows.
     fn find_space(&self, length: u64) -> (u64, u64) {
         let end = self.ranges.iter().map(|range| range.1).max().unwrap_or(0);
         let last = self.ranges.back().map_or(0, |range| range.1);

@@ -1,7 +1,8 @@
-//! Moves files that guests wrote into the job's output folder.
+//! Publishes the files that guests wrote: moves them into the job's output folder.
 //!
-//! All access goes through open folders, and never follows a link that a guest made. A file appears under its
-//! name completely or not at all. It replaces another file only if the rule says so.
+//! All access goes through open folders, and never follows a link that a guest made. A file appears
+//! under its name completely or not at all. It replaces another file only if the [`PublishRule`]
+//! says so.
 
 use super::OutputError;
 use super::remove::remove_tree;
@@ -161,7 +162,8 @@ impl<'a> Publisher<'a> {
             Err(Errno::NOENT) => return Ok(Vec::new()),
             Err(errno) => return Err(self.staged_error("open", errno)),
         };
-        // If the job file names a link, this path is the link's target when the job began.
+        // If the job file names a link, this path is the target that the link had when the job
+        // began.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let to = at_its_path(self.output, flags, Mode::empty())
             .map_err(OutputError::io("open the output folder", self.output))?;

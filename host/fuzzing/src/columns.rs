@@ -20,7 +20,7 @@ thread_local! {
 }
 
 /// The first byte chooses the format and the size of slices; the rest is the file. Either the file is refused
-/// with a message, or each slice is a table with the number of rows that it should have.
+/// with a message, or each slice becomes a table with as many rows as the slice claims.
 pub fn columns(data: &[u8]) {
     let Some((choice, file)) = data.split_first() else { return };
     let kind = if choice & 1 == 0 { TableKind::Parquet } else { TableKind::Arrow };

@@ -9,7 +9,7 @@ thread_local! {
     static FILE: PathBuf = scratch::file("script.wasm").with_file_name("job.yaml");
 }
 
-/// Separates the job file, and the overrides of the command line that follow it.
+/// Precedes each override that follows the job file, as on the command line.
 const OVERRIDE_SEPARATOR: &str = "\n--set ";
 
 /// Reads a job file, which may be followed by overrides of the form `--set KEY=VALUE`. Either the job

@@ -43,7 +43,8 @@ pub fn results(data: &[u8]) {
     assert!(lines.len() as u64 <= MAX_RESULT_BYTES, "{} bytes", lines.len());
     assert_eq!(lines.is_empty(), writer.rows() == 0 || !keeps_rows);
     assert!(lines.is_empty() || lines.ends_with('\n'));
-    // Only fields of a table may have line breaks.
+    // A row that the guest returned as text is one line, and so is a row of JSON. Fields of other tables
+    // may contain line breaks.
     if keeps_rows && (result_bits & 2 != 0 || format.kind == OutputKind::Jsonl) {
         assert_eq!(lines.lines().count() as u64, writer.rows());
     }

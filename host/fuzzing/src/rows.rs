@@ -1,4 +1,4 @@
-//! Reads CSV and JSON lines in slices of any size, from the file to the table.
+//! Reads files of CSV and JSON lines in slices of any size, and decodes the slices into tables.
 
 use super::scratch;
 use arrow::array::RecordBatch;
@@ -33,7 +33,7 @@ fn reader(format: &TableFormat) -> TableReader {
 /// The index of the last of [`formats`].
 const INFERRED: usize = 3;
 
-/// CSV with two delimiters, JSON lines, and JSON lines with an inferred schema that has a JSON column.
+/// CSV with `,`, CSV with `;`, JSON lines, and JSON lines with an inferred schema and a JSON column.
 fn formats() -> [TableFormat; 4] {
     let column = |kind: &ColumnType| Column { name: kind.name().to_owned(), kind: *kind };
     let columns: Vec<_> = ColumnType::ALL.iter().map(column).collect();
@@ -41,7 +41,7 @@ fn formats() -> [TableFormat; 4] {
         delimiter,
         header: false,
         null_values: vec!["NA".to_owned()],
-        // Quoted line breaks are allowed with one delimiter only.
+        // Only the first of the two CSV formats allows quoted line breaks.
         quoted_newlines: delimiter == b',',
         ..CsvFormat::default()
     };
@@ -73,9 +73,9 @@ fn formats() -> [TableFormat; 4] {
     [text(b','), text(b';'), plain, inferred]
 }
 
-/// The first byte chooses the format and the unit of sizes, the second the size of slices; the rest is the
-/// file. Each record must become a row, or be refused with its line number. The size of slices must not
-/// change the result.
+/// The first byte chooses the format, and whether the size of a slice is in rows or bytes. The second
+/// byte is this size; the rest is the file. Each record must become a row, or be refused with its line
+/// number. The size of slices must not change the result.
 pub fn rows(data: &[u8]) {
     let [choice, size, text @ ..] = data else { return };
     let size = u64::from(*size).max(1);

@@ -5,8 +5,8 @@ use sandmill_data::dataset::StreamBatches;
 use std::io::Cursor;
 use std::num::NonZeroU64;
 
-/// The first byte is the maximum number of rows of a mini-batch; the rest is the stream. Each part that is
-/// returned must be a table with the reported number of rows.
+/// The first byte is the maximum number of rows of a mini-batch; the rest is the stream. Each part that
+/// [`StreamBatches`] returns must be a table with the reported number of rows.
 pub fn streams(data: &[u8]) {
     let [max_rows, stream @ ..] = data else { return };
     let max_rows = NonZeroU64::new(u64::from(*max_rows));
@@ -20,7 +20,7 @@ pub fn streams(data: &[u8]) {
         let batches = batches.and_then(Iterator::collect::<Result<Vec<_>, _>>).expect("a table");
         let count: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
         assert_eq!(count as u64, rows.count);
-        // Stop early: some types claim any number of rows without holding a byte.
+        // Stop early: columns of some types can claim any number of rows without a byte of data.
         if first > 1 << 16 {
             return;
         }

@@ -1,4 +1,5 @@
-//! Cuts CSV into slices, and compares them with the slices of a simple reference that reads byte by byte.
+//! Cuts CSV into slices, and compares them with the slices of a simple reference implementation, which
+//! reads byte by byte.
 
 use super::scratch;
 use sandmill_data::dataset::csv::Cutter;
@@ -14,15 +15,16 @@ const FILE_NAME: &str = "t.csv";
 thread_local! {
     /// The path of the file to cut.
     static PATH: PathBuf = scratch::file(FILE_NAME);
-    /// One cutter for all tables, as in workers: making its buffer takes longer than a short table.
+    /// One cutter for all tables, as in workers: making its buffer takes longer than cutting a short
+    /// table.
     static CUTTER: RefCell<Cutter> = RefCell::new(Cutter::new(&CsvFormat::default(), SliceSize::Rows(1)));
     /// One parser for each delimiter.
     static PARSERS: RefCell<BTreeMap<u8, csv_core::Reader>> = RefCell::default();
 }
 
-/// The first byte chooses the delimiter, the header and the unit of sizes, the second the size of slices; the
-/// rest is the file. The slices must be those of the reference. If no quote is stray, csv-core must find the
-/// same number of records.
+/// The first byte chooses the delimiter, whether there is a header, and whether the size of a slice is
+/// in rows or bytes. Both bytes give this size; the rest is the file. The slices must be those of the
+/// reference. If the file has no stray quote, csv-core must find the same number of records.
 pub fn tables(data: &[u8]) {
     let [choice, size, text @ ..] = data else { return };
     let delimiter = DELIMITERS[usize::from(choice & 3)];
@@ -62,7 +64,7 @@ fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> Vec<TextSlice> {
     })
 }
 
-/// What is known at an offset of the text.
+/// The state of the scan at an offset of the text.
 #[derive(Clone, Copy)]
 struct ScanStates {
     /// Whether a record, or a blank line, begins at this offset.
@@ -164,8 +166,8 @@ fn is_line_end(byte: u8) -> bool {
     byte == b'\n' || byte == b'\r'
 }
 
-/// The offset after the first byte of the line end of the record that begins at `start`, and whether the
-/// record has a stray quote.
+/// For the record that begins at `start`: the offset after the first byte of its line end, and whether
+/// it has a stray quote.
 fn record_end(text: &[u8], start: usize, delimiter: u8) -> (usize, bool) {
     let mut at = start;
     let is_stray = loop {
@@ -187,7 +189,8 @@ fn record_end(text: &[u8], start: usize, delimiter: u8) -> (usize, bool) {
 }
 
 /// The end of the field that begins with a quote at offset `quote`: the offset after the closing quote and
-/// the blanks that follow it. `None` if the quote is stray.
+/// the blanks that follow it. `None` if the quote is stray: it is not closed, or text follows the closing
+/// quote.
 fn field_end(text: &[u8], quote: usize, delimiter: u8) -> Option<usize> {
     let mut at = quote + 1;
     loop {
@@ -215,7 +218,7 @@ fn count_records(parser: &mut csv_core::Reader, text: &[u8]) -> u64 {
     let mut fields = vec![0; text.len() + 1];
     let mut field_ends = vec![0; text.len() + 2];
     parser.reset();
-    // A parser that has read nothing yet would drop a second BOM.
+    // The caller removed a BOM. A parser that has read nothing yet would drop a second one.
     parser.read_record(b"\n", &mut fields, &mut field_ends);
     let mut rest = text;
     let mut count = 0;

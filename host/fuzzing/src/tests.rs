@@ -1,11 +1,12 @@
-//! Ordinary tests that replay the corpora, and some thousand inputs made from each corpus. So problems that
-//! fuzzing once found are checked without a fuzzer. `SANDMILL_FUZZ=100000` sets the number of inputs.
+//! Ordinary tests that replay each corpus, and inputs made from it. So they check without a fuzzer that
+//! the problems that fuzzing once found stay fixed. `SANDMILL_FUZZ=100000` sets the number of inputs made
+//! from each corpus.
 
 use super::{Mutator, columns, frames, jobs, recovery, results, rows, stores, streams, tables};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 
-/// Runs the files in `fuzz/corpus/NAME`, and `count` inputs made from them.
+/// Calls `target` with each file in `fuzz/corpus/NAME`, and with `count` inputs made from these files.
 fn replay(name: &str, target: fn(&[u8]), count: u64) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(name);
     let mut files: Vec<_> =
@@ -47,7 +48,7 @@ fn tables_corpus_and_mutations_pass() {
 
 #[test]
 fn results_corpus_and_mutations_pass() {
-    // The caller of the decoder catches its panics; do not print them.
+    // The code under test catches the panics of the decoder; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("results", results, 5_000);
 }
@@ -59,7 +60,7 @@ fn rows_corpus_and_mutations_pass() {
 
 #[test]
 fn columns_corpus_and_mutations_pass() {
-    // The callers of the readers catch their panics; do not print them.
+    // The code under test catches the panics of the readers; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("columns", columns, 1_000);
 }
@@ -71,7 +72,7 @@ fn store_messages_corpus_and_mutations_pass() {
 
 #[test]
 fn streams_corpus_and_mutations_pass() {
-    // The caller of the decoder catches its panics; do not print them.
+    // The code under test catches the panics of the decoder; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("streams", streams, 3_000);
 }

@@ -215,8 +215,8 @@ impl JobDirLock {
         }
     }
 
-    /// The mark of what the job makes outside its directory. All runs of the job in this directory share the
-    /// mark, and no other job has it.
+    /// The mark that labels what the job makes outside its directory. All runs of the job in this
+    /// directory share the mark, and no other job has it.
     pub(super) fn mark(&self) -> &str {
         &self.mark
     }
@@ -262,8 +262,8 @@ impl JobDirLock {
         })
     }
 
-    /// Begins the job, and removes what an earlier run of it made. A failure changes nothing, except that
-    /// missing folders may have been created.
+    /// Begins the job, and removes what an earlier run of it made. If the output folder cannot be
+    /// used, this changes nothing, except that it may create missing folders.
     pub(super) fn begin(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.lock_output_folder(true)?;
         self.make_private()?;
@@ -307,7 +307,7 @@ impl JobDirLock {
         Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
-    /// Returns the state with the fields that say where the job is and where it comes from.
+    /// Returns `state`, after setting the fields that say where the job is and where it comes from.
     fn with_places(&self, state: JobState, job_file: Option<JobFile>) -> JobState {
         let below = self.output.strip_prefix(&self.root);
         let output = below.unwrap_or(&self.output).to_owned();
@@ -381,7 +381,7 @@ fn lock_root(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
     Err(ClaimError::Running { dir: root.to_owned(), who })
 }
 
-/// The folder and its ancestors, as far as they are missing, innermost first.
+/// The folder and its ancestors that do not exist, innermost first.
 fn missing_folders(folder: &Path) -> Vec<PathBuf> {
     let is_missing =
         |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();

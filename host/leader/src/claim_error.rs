@@ -47,7 +47,7 @@ pub enum ClaimError {
     /// The job was not completed, and something that decides its rows has changed since its last run.
     #[error(
         "job '{name}' in {} {how} before it was finished, with {mini_batches} mini-batch{} and {rows} row{} \
-         done, which do not match the job as it is now: {why}. To keep these results, undo the change and \
+         done. These results do not match the current job: {why}. To keep these results, undo the change and \
          run the job again; to start over, use --overwrite, or --job-dir for another place",
         dir.display(),
         if *mini_batches == 1 { "" } else { "es" },
@@ -76,8 +76,8 @@ pub enum ClaimError {
     NoJob(PathBuf),
     /// A program created the job, not a job file. Only that program can create the job again.
     #[error(
-        "{} does not say which job file job '{name}' was made from: to resume the job, run the \
-         command that started it again",
+        "{} does not say which job file job '{name}' was made from: to resume the job, repeat the \
+         command that started it",
         dir.display()
     )]
     NoJobFile {
@@ -94,9 +94,9 @@ pub enum ClaimError {
     OtherJob {
         /// The job directory.
         dir: PathBuf,
-        /// The job that it belongs to.
+        /// The job that the directory belongs to.
         found: String,
-        /// The job that asked for it.
+        /// The job that asked for the directory.
         wanted: String,
     },
     /// The folder is not a job directory.
@@ -128,8 +128,8 @@ pub enum ClaimError {
     NotAFolder(PathBuf),
     /// The output folder contains the job directory, or is one of the job directory's own folders.
     #[error(
-        "the output folder {} is in the way of the job directory {}: name a folder for `output` \
-         that neither holds the job directory nor is one of its own folders",
+        "the output folder {} contains the job directory {}, or is one of the job directory's own \
+         folders: name another folder for `output`",
         output.display(), dir.display()
     )]
     Misplaced {
@@ -156,7 +156,7 @@ pub enum ClaimError {
         /// One of the folder's entries.
         holds: String,
     },
-    /// The job's own earlier output folder holds more than its rows.
+    /// The output folder of the job's earlier run holds other files beside the job's rows.
     #[error(
         "the output folder {} holds '{holds}' beside the rows of the earlier run, and only the rows \
          can be replaced: remove the other files yourself, or name an empty or new folder for `output`",
@@ -168,10 +168,10 @@ pub enum ClaimError {
         /// One of the folder's entries.
         holds: String,
     },
-    /// The folder for the job's copies in its parent holds another job's copies.
+    /// The folder in `parent` for the copies of this job's logs holds copies of another job.
     #[error(
         "parent: {} holds files that another job, or the same job in another job directory, copied there, \
-         and they are not overwritten: name another folder for `parent`, give the job another name, or move \
+         and Sandmill does not overwrite them: name another folder for `parent`, give the job another name, or move \
          that folder away",
         .0.display()
     )]

@@ -345,7 +345,7 @@ fn an_output_folder_in_the_way_is_refused() {
         assert!(matches!(refused, Err(ClaimError::Misplaced { .. })), "{}", output.display());
     }
     let refused = claim(&fixture.job, "iris", Some(&fixture.job.parts()));
-    insta::assert_snapshot!(fixture.text(refused), @"the output folder DIR/job/parts is in the way of the job directory DIR/job: name a folder for `output` that neither holds the job directory nor is one of its own folders");
+    insta::assert_snapshot!(fixture.text(refused), @"the output folder DIR/job/parts contains the job directory DIR/job, or is one of the job directory's own folders: name another folder for `output`");
 }
 
 #[test]

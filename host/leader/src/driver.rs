@@ -59,11 +59,11 @@ pub fn run<N: JobOnNode + Send>(
 /// How often, at the job's end, the driver emits a notice that results are still being written.
 const STILL_WRITING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The driver reads pending messages before it declares a worker late, or pauses. This is the maximum number
-/// of rounds in which it does so, because a worker that sends without end can fill every round. An honest
-/// worker sends only a few messages in total.
+/// Before the driver pauses or declares a worker late, it reads pending messages, in at most this
+/// many rounds. Without a maximum, a worker that sends without end could fill round after round. An
+/// honest worker sends only a few messages in total.
 const MAX_ROUNDS: u32 = 100;
-/// A round that has read fewer messages than this has read all.
+/// A round that has read fewer messages than this has left none unread.
 const MANY_MESSAGES: u32 = 64;
 
 struct Driver<'a, R> {
@@ -125,7 +125,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Ok(control) => (Some(control), None),
             Err(error) => (None, Some(error)),
         };
-        let intake = PlanIntake::new(&job.sources, node.comes_on_demand(), &job.unreadable);
+        let intake = PlanIntake::new(&job.sources, node.fetches_on_demand(), &job.unreadable);
         let mut driver = Self {
             local_job: LocalJob::new(machine, node),
             committer,
@@ -184,7 +184,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 self.committer.flush();
             }
             self.local_job.node.flush();
-            if self.local_job.node.may_pause() && self.local_job.job().is_smooth() {
+            if self.local_job.node.may_pause() && self.local_job.job().awaits_no_decision() {
                 std::thread::sleep(NodePolicy::PAUSE);
             }
         }
@@ -200,7 +200,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 tokio::task::yield_now().await;
             }
             let mut taken = 0;
-            while let Some(reported) = self.local_job.node.said_already() {
+            while let Some(reported) = self.local_job.node.next_queued_reports() {
                 self.receive(reported);
                 taken += 1;
             }
@@ -243,7 +243,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             tokio::task::yield_now().await;
             quiet += 1;
             rounds += 1;
-            while let Some(reported) = self.local_job.node.said_already() {
+            while let Some(reported) = self.local_job.node.next_queued_reports() {
                 self.receive(reported);
                 quiet = 0;
             }
@@ -407,14 +407,16 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         result.processor_seconds = self.processor_seconds;
         result.bytes_read = self.bytes_read;
         result.peak_memory = peak_of_children();
-        // Close the socket first: a client that reads that the job has ended finds no socket.
+        // Close the socket before `job.json` says that the job has ended: a client that reads this
+        // must find no socket.
         self.control = None;
         let written = self.claim.end(&result);
         self.emit(EventKind::JobFinished { result: Box::new(result.clone()) });
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
             self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
-            // If the folder stays, the next run, which has another mark, reports it as another job's.
+            // If the removal fails, the next run reports the folder as another job's, because the
+            // next run has another mark.
             let _ = self.parent.as_deref().map(remove_tree);
         }
         Ok(result)
@@ -434,7 +436,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                     waited.as_secs()
                 ),
                 StillWriting::Finishing(bytes) => format!(
-                    "the output file in {output} is being made: {} of its rows are done",
+                    "the output file in {output} is being made: {} of the rows are converted",
                     ByteSize(bytes).rounded()
                 ),
             };
@@ -448,7 +450,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         result
     }
 
-    /// The rows and files of a completed job are in the output, so the copies are no longer needed.
+    /// Removes the job's working files. The rows and files of a completed job are in the output.
     fn remove_leftovers(&mut self) {
         let dir = &self.job_dir;
         for folder in [dir.parts(), dir.work(), dir.models(), dir.links(), dir.spill()] {

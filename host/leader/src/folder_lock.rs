@@ -1,8 +1,9 @@
 //! Locks on folders, so that only one job at a time uses a job directory or writes to an output folder.
 //!
-//! The lock is on a file in the folder. Only the folder's owner can open this file, because a process that
-//! can open a file, even just for reading, can lock it for as long as it likes. Earlier versions locked the
-//! folder itself. This version takes that lock too, and respects it if a process of this user holds it.
+//! The lock is on a file in the folder. Only the folder's owner can open this file. Any other user
+//! who could open it, even just for reading, could lock it for as long as they like. Earlier
+//! versions locked the folder itself. This version takes that lock too, and respects it if a
+//! process of this user holds it.
 
 use crate::files::lock_holders;
 use crate::model::LOCK_FILE;
@@ -16,8 +17,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How many times a lock is tried: `sandmill status` holds a lock for a moment to find out whether a job is
-/// running.
+/// How many times to try a lock. One try is not enough, because `sandmill status` holds the lock
+/// for a moment to find out whether a job is running.
 const LOCK_TRIES: u32 = 5;
 /// The pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -100,7 +101,7 @@ impl JobHold {
         Ok(FolderLock::try_lock(&dir.canonicalize()?)?.map(Self))
     }
 
-    /// Whether this path is the lock file of the held directory, which is removed when this value is dropped.
+    /// Whether this path is the directory's lock file. The drop of this value removes that file.
     pub fn is_own(path: &Path) -> bool {
         path.file_name().is_some_and(|name| name == LOCK_FILE)
     }
@@ -137,10 +138,10 @@ fn try_lock(file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
-/// Whether a process of one of these users holds a lock on the folder itself, as a job of an earlier version
-/// does. Also true if this process cannot see the holder. Another user's lock does not count, because it
-/// cannot be a job's. Nor does the lock of a process that has ended, even if other processes have inherited
-/// the lock.
+/// Whether a process of one of these users holds a lock on the folder itself, as a job of an
+/// earlier version does. Also true if this process cannot see the holder. The lock of another user
+/// does not count, because no job holds it. The lock of a process that has ended does not count
+/// either, even if other processes have inherited it.
 fn is_held_by(folder: &File, users: &[u32]) -> io::Result<bool> {
     let found = folder.metadata()?;
     let holders = lock_holders(&found);
@@ -155,7 +156,7 @@ fn effective_user(pid: u32) -> Option<u32> {
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Whether a job holds the folder at this path. The caller may be another user than the job's.
+/// Whether a job holds the folder at this path. The caller and the job may run as different users.
 pub fn is_locked(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let try_shared = |path: &Path| {
@@ -224,7 +225,8 @@ mod tests {
         assert!(taken.into_inner() > 4);
     }
 
-    /// An earlier version that the same user runs locks the folder, and does not know about the file.
+    /// If the same user runs an earlier version, that version locks the folder itself, and ignores
+    /// the lock file.
     #[test]
     fn the_locks_of_earlier_versions_count() {
         let dir = tempfile::tempdir().unwrap();

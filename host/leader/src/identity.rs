@@ -12,7 +12,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// A longer value, in bytes, is stored and compared as its digest.
+/// A value with more bytes than this is stored and compared as a digest.
 const MAX_VALUE_BYTES: usize = 500;
 /// The prefix of a value that is a digest.
 pub(super) const DIGEST_PREFIX: &str = "sha256:";
@@ -59,7 +59,7 @@ pub(super) fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, Str
         process_count: _,
         gpus: _,
         progress_update_timeout: _,
-        // If an earlier version began the job, `prepare` has already applied this.
+        // `prepare` has already applied this name if an earlier version began the job.
         earlier_file_name: _,
         // What the user sees of the job while it runs.
         notices: _,

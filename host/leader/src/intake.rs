@@ -29,13 +29,13 @@ pub(super) struct PlanIntake {
     /// The digest of the plan so far. `None` once the plan is complete.
     digest: Option<PlanDigest>,
     /// Whether objects of stores are fetched only when a mini-batch needs them.
-    comes_on_demand: bool,
+    fetches_on_demand: bool,
     /// Mini-batches in the order of the plan. Each has a flag: whether all its objects have been fetched.
     waiting: VecDeque<(MiniBatch, bool)>,
     /// The total size of the waiting mini-batches' descriptors.
     bytes: usize,
-    /// Whether the plan is complete, but this is not reported yet, because it must be reported after the last
-    /// mini-batch.
+    /// Whether the plan is complete, but the state machine does not know this yet. It receives the
+    /// last mini-batch first.
     has_unreported_end: bool,
 }
 
@@ -43,7 +43,7 @@ impl PlanIntake {
     /// `unreadable`: files that an earlier run could not read, with the indices of their sources.
     pub(super) fn new(
         sources: &[Source],
-        comes_on_demand: bool,
+        fetches_on_demand: bool,
         unreadable: &[(u32, String)],
     ) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl PlanIntake {
             planned: 0,
             last_file: None,
             digest: Some(PlanDigest::new(unreadable)),
-            comes_on_demand,
+            fetches_on_demand,
             waiting: VecDeque::new(),
             bytes: 0,
             has_unreported_end: false,
@@ -64,8 +64,8 @@ impl PlanIntake {
         self.waiting.len() >= MAX_WAITING || self.bytes >= MAX_WAITING_BYTES
     }
 
-    /// Handles a message of the planner, which is not trusted because it parses untrusted files. Returns
-    /// messages for the state machine.
+    /// Handles a message of the planner. The planner is not trusted, because it parses untrusted
+    /// files. Returns messages for the state machine.
     pub(super) fn on_message(
         &mut self,
         message: FromPlanner,
@@ -89,7 +89,7 @@ impl PlanIntake {
                 for (key, value) in unreadable_notes(&batches, &mut self.last_file) {
                     committer.submit(CommitRequest::Note { key, value });
                 }
-                if !self.comes_on_demand {
+                if !self.fetches_on_demand {
                     return vec![JobMessage::Planned(batches)];
                 }
                 for batch in batches {
@@ -172,9 +172,9 @@ impl PlanIntake {
     }
 }
 
-/// Notes for the journal about files that could not be read at all. A file that could be read up to some
-/// point needs no note: the rest of it is a separate mini-batch, which keeps its number even without a
-/// note. `last_file`: the file of the mini-batch before `batches`.
+/// Notes for the journal about files that could not be read at all. A file that could be read up to
+/// some point needs no note: the unreadable rest is a separate mini-batch, and keeps its number
+/// without a note. `last_file`: the file of the mini-batch before `batches`.
 fn unreadable_notes(
     batches: &[MiniBatch],
     last_file: &mut Option<(u32, String)>,
@@ -210,8 +210,8 @@ mod tests {
     use super::*;
     use crate::model::{BadFile, MiniBatchId, TextSlice};
 
-    /// Only files that could not be read at all are noted. Otherwise, a job with a file that could be read in
-    /// part could not resume, because the numbers of later mini-batches would shift.
+    /// Only files that could not be read at all get a note. With a note on a partly readable file,
+    /// the numbers of later mini-batches would shift, and the job could not resume.
     #[test]
     fn only_wholly_unreadable_files_are_noted() {
         let slice = |id, file: &str| {

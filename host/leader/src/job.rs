@@ -29,7 +29,7 @@ pub struct PreparedJob<N> {
     pub component: String,
     /// The runtime that runs the entry script, as shown to users.
     pub runtime: Option<String>,
-    /// The job directory, which this process owns until the end.
+    /// The job directory. This process owns it until the job ends.
     pub claim: Claim,
     /// The same directory, for its paths.
     pub job_dir: JobDir,
@@ -64,8 +64,8 @@ pub struct Reused {
 #[derive(Debug)]
 pub(super) struct ResumedJob {
     pub(super) journal: Journal,
-    /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15). True after
-    /// a job that failed, and false after one that was interrupted.
+    /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15).
+    /// True if the earlier run failed, and false if it was interrupted.
     pub(super) retry_failed: bool,
     /// Files that the earlier run could not read. See
     /// [`PlanOptions::retried_files`](crate::protocol::node::PlanOptions::retried_files).

@@ -6,10 +6,11 @@
 //! TLS. Only `sandmill` and the fuzz targets use it.
 //!
 //! - `prepare` makes a job ready to run, and asks the node to find and check what the job needs.
-//! - `claim` decides which job owns a job directory, and `reserve` keeps disk space free for the job's end.
-//! - `resume` decides what to do with a job that was run before: `identity` names its settings,
-//!   `differences` compares them, and `verify` compares its inputs. These modules do not know how a node is
-//!   built.
+//! - `claim` decides which job owns a job directory, and `reserve` reserves disk space to record
+//!   the job's end.
+//! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
+//!   `differences` compares them with those of the earlier run, and `verify` does the same for its
+//!   inputs. These modules do not know how a node is built.
 //! - `settings_in_force` collects the settings that the state machine enforces.
 //! - `driver` runs a `job`, with the parts that `start` starts. `intake` receives the plan, `commit` is the
 //!   thread that commits what workers finished, and `control` is the thread that answers the job's owner.
@@ -72,7 +73,8 @@ use sandmill_model::{self as model, event, fail_point};
 use sandmill_spec as spec;
 use sandmill_wire::{self as protocol, cancel};
 
-/// A job that could not begin, or whose end could not be recorded. The text is a complete message for users.
+/// Why a job could not begin, or why its end could not be recorded. The text is a complete message
+/// for users.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EngineError(pub String);

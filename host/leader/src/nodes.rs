@@ -106,20 +106,20 @@ pub trait RunningNode: OrderTarget {
     fn next(&mut self, wants_plan: bool) -> impl Future<Output = Vec<NodeReport>>;
 
     /// The next message that a worker has already sent, if there is one.
-    fn said_already(&mut self) -> Option<Vec<NodeReport>>;
+    fn next_queued_reports(&mut self) -> Option<Vec<NodeReport>>;
 
     /// Whether a worker has sent something since the last call, and all workers have enough to do while the
     /// leader pauses.
     fn may_pause(&mut self) -> bool;
 
     /// Whether objects of stores are fetched only when a mini-batch needs them.
-    fn comes_on_demand(&self) -> bool;
+    fn fetches_on_demand(&self) -> bool;
 
     /// Requests these files for a mini-batch, each with the index of its source. [`NodeReport::Fetched`]
     /// reports when they have been fetched.
     fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 
-    /// These mini-batches no longer need their objects.
+    /// Notifies the node that these mini-batches no longer need their objects.
     fn release(&mut self, ids: &[MiniBatchId]);
 
     /// Reports that the rows of this attempt, and of all attempts that its worker reported before, are in the

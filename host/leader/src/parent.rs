@@ -12,12 +12,13 @@ use std::path::{Path, PathBuf};
 
 /// The file that says which job a folder belongs to.
 const MARK_FILE: &str = ".sandmill-job";
-/// How many characters of the job's mark are in the name of its second folder.
+/// How many characters of the job's mark are in the name of the folder of [`claim_beside`].
 const MARK_CHARS_IN_NAME: usize = 8;
 const MAX_MARK_BYTES: u64 = 100;
 
-/// Takes `<parent>/logs/<job>` for the job with this mark. Creates the folder if it is missing. Another run
-/// of the same job in the same job directory gets the same folder. The parent's path must not contain links.
+/// Claims `<parent>/logs/<job>` for the job with this mark. Creates the folder if it is missing.
+/// Another run of the same job in the same job directory gets the same folder. The parent's path
+/// must not contain links.
 ///
 /// # Errors
 /// If the folder belongs to another job, or cannot be created.
@@ -52,9 +53,10 @@ pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, Cla
     }
 }
 
-/// Takes `<parent>/logs/<job>.<the beginning of its mark>`, for a job that cannot have `<parent>/logs/<job>`.
-/// Returns `None` unless the job took that folder before, or `may_create` is set. A caller sets `may_create`
-/// if the unmarked copies may be the job's own, made by an earlier version.
+/// Claims `<parent>/logs/<job>.<the beginning of its mark>`, for a job that cannot have
+/// `<parent>/logs/<job>`. Returns `None` unless the job claimed that folder before, or `may_create`
+/// is set. A caller sets `may_create` if an earlier version of Sandmill, which wrote no marks, may
+/// have made the copies in `<parent>/logs/<job>` for this job.
 ///
 /// # Errors
 /// If the folder belongs to another job, or cannot be created.
@@ -134,7 +136,7 @@ mod tests {
         claim("letters", "two").unwrap();
         claim("../../digits", "one").unwrap();
         let error = claim("digits", "two").unwrap_err();
-        insta::assert_snapshot!(error.replace(dir.path().canonicalize().unwrap().to_str().unwrap(), "/d"), @"parent: /d/new/parent/logs/digits holds files that another job, or the same job in another job directory, copied there, and they are not overwritten: name another folder for `parent`, give the job another name, or move that folder away");
+        insta::assert_snapshot!(error.replace(dir.path().canonicalize().unwrap().to_str().unwrap(), "/d"), @"parent: /d/new/parent/logs/digits holds files that another job, or the same job in another job directory, copied there, and Sandmill does not overwrite them: name another folder for `parent`, give the job another name, or move that folder away");
         // An unmarked folder may belong to any job, for example one of an earlier version.
         std::fs::create_dir_all(parent.join("logs/older/sys")).unwrap();
         assert_eq!(claim("older", "one").unwrap_err(), error.replace("digits", "older"));
@@ -142,8 +144,8 @@ mod tests {
         claim("letters", "two").unwrap_err();
     }
 
-    /// A job that a version without marks began continues in a folder beside its old copies. It gets the same
-    /// folder each time.
+    /// If a version without marks began the job, the job keeps its old copies, and gets a second
+    /// folder beside them. Each run gets the same second folder.
     #[test]
     fn unmarked_copies_stay_and_a_second_folder_is_used() {
         let dir = tempfile::tempdir().unwrap();
@@ -174,7 +176,7 @@ mod tests {
         claim(&parent, "digits", "one").unwrap_err();
     }
 
-    /// If several jobs come at the same time, one of them gets the folder.
+    /// If several jobs claim the folder at the same time, one of them gets it.
     #[test]
     fn only_one_of_many_jobs_gets_a_folder() {
         let dir = tempfile::tempdir().unwrap();

@@ -16,8 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// Prepares a job on a node. `say` receives lines for the user about steps that take time.
 ///
-/// If an earlier run of the job was not completed, the job resumes, or is refused if something that decides
-/// its rows has changed. If it was completed, its result is reused if nothing has changed.
+/// If an earlier run was not completed, the job resumes. But it is refused if something that
+/// decides its rows has changed. If the earlier run was completed and nothing has changed, its
+/// result is reused.
 ///
 /// # Errors
 /// If the job cannot begin.
@@ -45,8 +46,8 @@ pub fn prepare<N: NodeHandle>(
     }
 }
 
-/// If an earlier version of Sandmill began the job in this directory, the output file keeps the name that
-/// this version gave it.
+/// If an earlier version of Sandmill began the job in this directory, the output file keeps the
+/// name that the earlier version gave it.
 fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSpec, ClaimError> {
     if options.overwrite || spec.earlier_file_name.is_none() {
         return Ok(spec);

@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The maximum size in bytes. On a small disk, the reserve takes at most half of the free space. Reports
-/// rarely buffer more than this.
+/// The maximum size of the reserve in bytes. Reports rarely buffer more. On a small disk, the
+/// reserve takes at most half of the free space.
 const RESERVE_BYTES: u64 = 4 << 20;
 
 /// How many bytes are freed at a time.

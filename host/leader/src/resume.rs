@@ -33,7 +33,7 @@ pub(super) struct ReadyToResume<N> {
 /// The result of preparing a job on this kind of node.
 type PreparationResult<N> = Result<PreparedOnNode<N>, PreparationError<<N as JobOnNode>::Error>>;
 
-/// The function that claims a held job directory: to start over, or to resume.
+/// The function that claims a locked job directory: to start over, or to resume.
 type ClaimHeld = fn(JobDirLock, Option<JobFile>) -> Result<Claim, ClaimError>;
 
 impl<N: JobOnNode> ReadyToResume<N> {
@@ -125,8 +125,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
         Ok(Some(taken))
     }
 
-    /// Continues from an earlier run: reuses the result of a completed one, resumes another one, or starts
-    /// over if there is nothing to keep.
+    /// Continues from an earlier run. If that run was completed, reuses its result. Otherwise
+    /// resumes the job, or starts it over if there is nothing to keep.
     pub(super) fn continue_earlier(
         mut self,
         held: JobDirLock,

@@ -28,7 +28,7 @@ pub(super) struct Started<R> {
     pub(super) restored: Restored,
 }
 
-/// Starts all parts. Takes `job.resumed`, which describes an earlier run, out of `job`.
+/// Starts all parts. Moves `job.resumed`, which describes an earlier run, out of `job`.
 pub(super) fn start<N: JobOnNode + Send>(
     job: &mut PreparedJob<N>,
 ) -> Result<Started<N::Running>, EngineError> {
@@ -87,8 +87,8 @@ fn start_committer<N: JobOnNode>(
         .map_err(|e| EngineError(e.to_string()))
 }
 
-/// Cleans up after the workers of a killed leader, before their folders are removed. Skips entries that
-/// cannot be read: they do not hold logs.
+/// Cleans up after the workers of a killed leader, before their folders are removed. Skips entries
+/// that cannot be read: the workers' logs are in other folders.
 fn settle_workers<N: JobOnNode>(job: &PreparedJob<N>) {
     for entry in std::fs::read_dir(job.job_dir.work()).into_iter().flatten().flatten() {
         if let Some(worker) = entry.file_name().to_str().and_then(worker_of) {

@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The journal's key for the digest of a whole plan.
 const PLAN_KEY: &str = "plan";
-/// The journal's key for how tables are read. The columns of tables depend on all files, including files
-/// whose mini-batches are not done yet.
+/// The journal's key for how tables are read. The journal records this, because the columns of
+/// tables depend on all files, including files whose mini-batches are not done yet.
 const TABLES_KEY: &str = "tables";
 
 /// The journal's note on how tables are read: key and value.
@@ -122,7 +122,8 @@ impl RecordedPlan {
         self.unreadable.clone()
     }
 
-    /// Whether the earlier plan had this mini-batch. Also true if it is unknown.
+    /// Whether the earlier plan had this mini-batch. Also true if this is unknown, because the
+    /// earlier plan was not complete.
     fn may_have(&self, id: MiniBatchId) -> bool {
         // The count in the note does not include unreadable files.
         let unreadable = self.unreadable.len() as u64;
@@ -181,8 +182,8 @@ impl<'a> Comparison<'a> {
         let change = match self.recorded.stamps.remove(&batch.id) {
             Some(was) if was == *stamp => return Ok(()),
             Some(was) if was != batch.stamp => "has changed since it was done",
-            // The mini-batch has not ended, so no worker has reported what its files contained. A file that
-            // changed after the job began counts as changed.
+            // The mini-batch has not ended, so no worker has reported what its files contained. All
+            // that can be checked is whether a file was changed after the job began.
             _ if self.recorded.may_have(batch.id) => {
                 let Some(time) = changed else { return Ok(()) };
                 &format!(

@@ -150,8 +150,8 @@ impl FromStr for Address {
     }
 }
 
-/// Whether a server may read a part of a path as `..`: also with parameters (`..;`), percent-encoded, or
-/// encoded twice.
+/// Whether a server may read a part of a path as `..`. The part may have parameters (`..;`), and
+/// may be percent-encoded once or twice.
 fn leads_up(part: &str) -> bool {
     let mut part = part.to_owned();
     for _ in 0..3 {

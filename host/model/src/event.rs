@@ -59,7 +59,7 @@ pub enum EventKind {
         /// One line.
         message: String,
     },
-    /// The columns that an input was found to have.
+    /// The columns that Sandmill found in an input.
     Columns {
         /// One line.
         message: String,
@@ -72,7 +72,7 @@ pub enum EventKind {
     /// The job has no worker and waits for other jobs to free room on the machine. This holds until the next
     /// worker is started.
     WaitsForTurn,
-    /// The load of the machine's GPUs, when it has changed. Only if a driver reports it.
+    /// The load of the machine's GPUs has changed. Absent if no driver reports the load.
     GpuUse {
         /// The share of time in which a GPU was recently busy, in percent, averaged over all GPUs.
         percent: u32,
@@ -151,8 +151,8 @@ pub enum EventKind {
         /// Whether the mini-batch will be tried again.
         will_retry: bool,
     },
-    /// The result of an attempt came from a killed worker, after the attempt had been decided. The result is
-    /// discarded.
+    /// A killed worker's result arrived after the node had reported the attempt as lost. The node
+    /// discards the result.
     AttemptDiscarded {
         /// The worker's name.
         worker: String,
@@ -163,8 +163,8 @@ pub enum EventKind {
         /// Whether the attempt would have been a success.
         succeeded: bool,
     },
-    /// A mini-batch is returned to the queue, because it was not begun or because its node was lost. This
-    /// does not use up a try.
+    /// A mini-batch returns to the queue, because no worker began it or because its node was lost.
+    /// This does not count as an attempt.
     MiniBatchReturned {
         /// The mini-batch.
         id: MiniBatchId,

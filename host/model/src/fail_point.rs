@@ -17,7 +17,7 @@ pub fn pass(name: &str) {
     pass_with(name, Vec::new);
 }
 
-/// Like [`pass`], with the files that a power loss would cut.
+/// Like [`pass`]. The closure returns the files that a power loss would truncate.
 #[cfg(not(any(test, feature = "testing", debug_assertions)))]
 #[inline]
 pub fn pass_with(_name: &str, _unsynced: impl FnOnce() -> Vec<Unsynced>) {}
@@ -39,7 +39,7 @@ mod armed {
     #[derive(Debug)]
     struct ArmedPoint {
         name: String,
-        /// The number of passes up to and including the crash.
+        /// How many passes are left, including the one that crashes.
         left: AtomicU64,
         /// Whether to simulate a power loss.
         cut: bool,
@@ -60,7 +60,7 @@ mod armed {
         }
     }
 
-    /// Like [`pass`](super::pass), with the files that a power loss would cut.
+    /// Like [`pass`](super::pass). The closure returns the files that a power loss would truncate.
     pub fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
         #[cfg(any(test, feature = "testing"))]
         if let Some(with_cut) = tests::crash_due(name) {
@@ -73,7 +73,7 @@ mod armed {
         environment::pass_with(name, unsynced);
     }
 
-    /// Cuts the bytes of each file that may not be on the disk in half.
+    /// Truncates each file: removes half of the bytes that may not be on the disk.
     fn cut(files: Vec<Unsynced>) {
         for (path, synced) in files {
             let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
@@ -148,7 +148,8 @@ mod armed {
             resume_unwind(Box::new(Crash))
         }
 
-        /// Calls `run`, which crashes at the point that `text` names. `None` if it has crashed.
+        /// Calls `run`, and crashes it at the point that `text` names. Returns `None` if `run`
+        /// crashed.
         pub fn crash_at<T>(text: &str, run: impl FnOnce() -> T) -> Option<T> {
             ARM.set(Some(ArmedPoint::parse(text)));
             let result = catch_unwind(AssertUnwindSafe(run));

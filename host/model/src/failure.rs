@@ -50,7 +50,8 @@ pub enum FailureKind {
     Trap,
     /// The guest ended itself with `exit`.
     Exit,
-    /// The guest requested more memory than `limits.memory`, or the process was killed for its memory.
+    /// The guest requested more memory than `limits.memory`, or the worker process was killed
+    /// because it used too much memory.
     OutOfMemory,
     /// The memory of the GPU was full.
     DeviceOutOfMemory,
@@ -85,7 +86,7 @@ pub enum FailureKind {
 
 impl FailureKind {
     /// Whether a retry may succeed.
-    pub fn can_mend(self) -> bool {
+    pub fn may_succeed_on_retry(self) -> bool {
         self != Self::BadInput
     }
 

@@ -69,7 +69,7 @@ pub enum Device {
     Gpu(u32),
 }
 
-/// `cpu`, `gpu 0`.
+/// Prints `cpu` or `gpu 0`.
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -110,7 +110,7 @@ impl JobModel {
     }
 }
 
-/// The job's settings of inference, except models and limits.
+/// The job's inference settings, except models and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InferenceSettings {
     /// Whether an entry script may load models from its own bytes.
@@ -120,8 +120,8 @@ pub struct InferenceSettings {
     pub threads: Option<u32>,
     /// How much GPU memory a worker's models may take, if the backend can enforce a limit.
     pub gpu_memory: Option<super::ByteSize>,
-    /// ONNX Runtime's library, as the leader found it. Absolute. It never comes from a job file, because
-    /// native code runs with the rights of the worker process.
+    /// The absolute path at which the leader found ONNX Runtime's library. It never comes from a
+    /// job file, because native code runs with the rights of the worker process.
     pub onnxruntime: Option<PathBuf>,
     /// Folders with the CUDA libraries, as the leader found them. Absolute.
     pub cuda: Vec<PathBuf>,
@@ -183,7 +183,7 @@ pub struct InferenceStats {
 }
 
 impl InferenceStats {
-    /// Whether the numbers are possible: a worker process may report any.
+    /// Whether the numbers are possible. A worker process may report any numbers.
     pub fn is_plausible(&self) -> bool {
         let counts = [self.calls, self.bytes_in, self.bytes_out];
         counts.iter().all(|&count| count < 1 << 60) && (0.0..1e12).contains(&self.seconds)

@@ -3,8 +3,8 @@
 use super::ByteSize;
 use std::path::PathBuf;
 
-/// The operator's caps on what all jobs that run on one machine at the same time use together. `None` means
-/// no cap.
+/// The operator's caps for one machine. They limit what all jobs that run there at the same time
+/// use together. `None` means no cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineCaps {
     /// The most workers of all jobs together. At least 1.
@@ -13,8 +13,8 @@ pub struct MachineCaps {
     pub workers_per_tenant: Option<u32>,
     /// The most memory of all jobs together: the sum of the memory budgets of their workers.
     pub memory: Option<ByteSize>,
-    /// The folder in which each job records its use, so that jobs can count each other. `None` means the
-    /// default folder.
+    /// The folder in which each job records what it uses, so that other jobs can count it. `None`
+    /// means the default folder.
     pub directory: Option<PathBuf>,
 }
 

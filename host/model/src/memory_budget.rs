@@ -19,7 +19,7 @@ impl MemoryBudget {
     /// Bytes that every worker may hold for other purposes: the program itself, the allocator's reserves, and
     /// the growth between two measurements.
     const MARGIN_BYTES: u64 = 256 << 20;
-    /// Results are held twice: as copied from the guest, and as lines.
+    /// A worker holds its results twice: as copied from the guest, and as lines.
     const COPIES_OF_RESULTS: u64 = 2;
     /// The most bytes of memory for a byte of CSV. A one-digit number with its comma becomes eight bytes in a
     /// column, and eight more in the copy for the guest. Buffers double when they grow.
@@ -29,7 +29,8 @@ impl MemoryBudget {
     /// use a table that does not fit.
     const TABLES_PER_LIMIT: u64 = 3;
     /// The most bytes of memory for a byte of text before it becomes columns: the text itself, copies made
-    /// while the text is split into records, the positions of fields, and columns that are not wanted.
+    /// while the text is split into records, the positions of fields, and columns that the job does
+    /// not use.
     const BYTES_PER_TEXT_BYTE: u64 = 6;
 
     /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: the bytes of a table in one
@@ -62,8 +63,8 @@ impl MemoryBudget {
         Some(self.overrun(&format!("held {held} of memory, more than"), "it was killed"))
     }
 
-    /// The failure of a worker that the kernel killed at the memory limit of its cgroup, which is this
-    /// budget.
+    /// The failure of a worker that the kernel killed at the memory limit of its cgroup. That limit
+    /// equals this budget.
     pub fn ended_by_cgroup(&self) -> Failure {
         self.overrun("needed more memory than", "the limit of its cgroup ended it")
     }

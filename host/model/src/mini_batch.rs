@@ -15,7 +15,7 @@ pub struct MiniBatch {
     pub work: MiniBatchWork,
     /// The partition keys and their values, in the order of the job file. Empty without keys.
     pub partition: Vec<(String, String)>,
-    /// A hash of the descriptor and, for tables, of the planner's knowledge of their files. See
+    /// A hash of the descriptor and, for tables, of what the planner knows about their files. See
     /// [`AttemptReport::stamp`](super::AttemptReport::stamp).
     pub stamp: u64,
     /// The files that could not be fetched from their store: for each, the index in [`MiniBatch::reads`], in
@@ -23,7 +23,7 @@ pub struct MiniBatch {
     pub unfetched: Vec<(u32, String)>,
 }
 
-/// How many reasons a descriptor keeps in words, because a descriptor must fit into a message.
+/// The number of reasons whose text a descriptor keeps. A descriptor must fit into a message.
 const MAX_REASONS: usize = 200;
 /// The longest reason that a descriptor keeps, in bytes.
 const MAX_REASON_BYTES: usize = 1000;
@@ -34,7 +34,7 @@ impl MiniBatch {
         Self { id, source, work, partition: Vec::new(), stamp: 0, unfetched: Vec::new() }
     }
 
-    /// Records which files could not be fetched, in ascending order, and why.
+    /// Records which files could not be fetched, and why. The files must be in ascending order.
     pub fn set_unfetched(&mut self, mut unfetched: Vec<(u32, String)>) {
         for (index, (_, reason)) in unfetched.iter_mut().enumerate() {
             let most = if index < MAX_REASONS { MAX_REASON_BYTES } else { 0 };
@@ -58,7 +58,7 @@ impl MiniBatch {
         !self.unfetched.is_empty() && self.unfetched.len() >= self.reads().len()
     }
 
-    /// How many items the plan expects: files, or records counted while cutting.
+    /// How many items the plan expects: files, or records that the planner counted.
     pub fn planned_items(&self) -> u64 {
         match &self.work {
             MiniBatchWork::Files(files) => files.len() as u64,
@@ -306,7 +306,8 @@ pub struct BadFile {
     pub reason: String,
 }
 
-/// Rows that were gathered from many files, in files below [`JobDir::spill`](super::JobDir::spill).
+/// Rows that were gathered from many files into files below
+/// [`JobDir::spill`](super::JobDir::spill).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpilledRows {
     /// The rows as CSV text without a header. Columns that come from the files' paths are last.

@@ -35,8 +35,8 @@ impl OutputKind {
         }
     }
 
-    /// Whether the file consists of lines. Otherwise its columns have types, and it is made from the appended
-    /// rows at the end of the job.
+    /// Whether the file consists of lines. Otherwise, the columns have types, and the file is made
+    /// from the appended rows at the end of the job.
     pub fn is_lines(self) -> bool {
         matches!(self, Self::Text | Self::Csv | Self::Jsonl)
     }
@@ -211,8 +211,8 @@ impl OutputFormat {
         }
     }
 
-    /// The default name for Azure's job files and for earlier versions, which use the extension of `lines`
-    /// also for CSV and JSON lines.
+    /// The default name for Azure's job files, and in earlier versions of Sandmill. CSV and JSON
+    /// lines keep the extension of `lines`.
     pub fn azure_file_name(&self, lines: &str) -> String {
         let stem = lines.rsplit_once('.').map_or(lines, |(stem, _)| stem);
         match (self.kind, self.compression) {

@@ -25,7 +25,7 @@ enum FormatPart {
     Key(String),
 }
 
-/// Error: the text is not a template. The caller adds to the message which input it is about.
+/// Error: the text is not a template. The caller says which input the message is about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a path template: {1}; write it as in '{{user}}/{{season}}/{{genre}}.wav'")]
 pub struct ParsePartitionFormatError(String, String);

@@ -130,9 +130,9 @@ impl JobDir {
         self.worker_dir(worker).join("inference")
     }
 
-    /// The folder that holds the links of all workers. It is beside [`work`](Self::work), where workers can
-    /// write: behind the process wall, a process that may only read a file cannot link the file into a folder
-    /// that it can write to.
+    /// The folder that holds the links of all workers. It is not below [`work`](Self::work),
+    /// because workers can write there. Behind the process wall, a process that may only read a
+    /// file cannot link the file into a folder that it can write to.
     pub fn links(&self) -> PathBuf {
         self.0.join("links")
     }

@@ -64,7 +64,7 @@ pub struct FailedItem {
     pub kind: FailureKind,
 }
 
-/// The kind of items in reports of versions that did not have this field.
+/// The kind of failed items in reports of earlier versions, which did not have this field.
 fn script_error() -> FailureKind {
     FailureKind::ScriptError
 }
@@ -203,19 +203,21 @@ pub struct AttemptReport {
     pub id: MiniBatchId,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// Identifies the mini-batch and the content of its files: a hash of its planned
-    /// [`stamp`](super::MiniBatch::stamp) and, for files, of the size and time of each, as the worker found
-    /// them. If no worker could read the files, this is the planned stamp. When a job is resumed, the leader
-    /// compares stamps: the job fails if a finished mini-batch would have another stamp now.
+    /// Identifies the mini-batch and the content of its files. A hash of the planned
+    /// [`stamp`](super::MiniBatch::stamp) and, for files, of each file's size and time, as the
+    /// worker found them. If no worker could read the files, this is the planned stamp. When a job
+    /// is resumed, the leader compares stamps: the job fails if a finished mini-batch would have
+    /// another stamp now.
     #[serde(default)]
     pub stamp: u64,
     /// Item counts. After a failure, all items count as failed.
     pub items: ItemCounts,
     /// The rows written, or why the attempt failed.
     pub outcome: Result<Segment, Failure>,
-    /// If the attempt succeeded: the items that failed nevertheless, each with its reason. In the event of a
-    /// mini-batch that failed for good: its items, with a reason only for files that could not be fetched.
-    /// The list has at most [`AttemptReport::MAX_FAILED_ITEMS`] entries, but `items` counts all.
+    /// If the attempt succeeded: the items that failed nevertheless, each with its reason. If the
+    /// mini-batch failed for good, the leader puts its items into the event, with a reason only for
+    /// files that could not be fetched. The list has at most [`AttemptReport::MAX_FAILED_ITEMS`]
+    /// entries, but `items` counts all.
     #[serde(deserialize_with = "bounded_vec::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,
     /// Whether an attempt that succeeded returned fewer rows than it received items (rule W4). The entry
@@ -223,8 +225,8 @@ pub struct AttemptReport {
     pub is_short: bool,
     /// How many more rows than items were returned. If there are any, the user gets a notice.
     pub surplus_rows: u64,
-    /// How many values of its rows were `nan` or infinite. They are null in the output, because JSON has no
-    /// such numbers.
+    /// How many values of the attempt's rows were `nan` or infinite. They are null in the output,
+    /// because JSON has no such numbers.
     #[serde(default)]
     pub null_numbers: u64,
     /// In an attempt that succeeded: the records with keys that do not belong to any column. `None` if there
@@ -286,7 +288,7 @@ impl AttemptReport {
     }
 }
 
-/// Adds the bytes that one attempt read to a sum. An unknown number adds nothing.
+/// Adds to `sum` the bytes that one attempt read. An unknown number adds nothing.
 pub fn add_bytes(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         // A worker is not trusted and may report any number, so the sum must not overflow.
@@ -339,8 +341,8 @@ pub struct JobResult {
     /// How many of the succeeded and failed mini-batches an earlier run had done, before this run resumed the
     /// job.
     pub restored_mini_batches: u64,
-    /// Results of this run that arrived after their attempt had been decided, for example by a time-out. They
-    /// were discarded.
+    /// Results of this run that arrived after their attempt had been reported as lost, for example
+    /// because of a time-out. They were discarded.
     #[serde(default)]
     pub late_attempts: u64,
     /// Items of all mini-batches that have ended.

@@ -46,8 +46,8 @@ pub struct Restored {
     pub rows: u64,
     /// The first worker number that was never used.
     pub next_worker: u32,
-    /// Whether the files of `init` and `shutdown` are present, because a worker has ended normally.
-    pub closed: bool,
+    /// Whether a worker has ended normally, so the files of `init` and `shutdown` are present.
+    pub shutdown_requested: bool,
 }
 
 impl Restored {

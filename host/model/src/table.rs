@@ -201,7 +201,7 @@ struct TableFacts {
     name: &'static str,
     is_text: bool,
     is_whole: bool,
-    is_asked: bool,
+    is_database: bool,
     may_have_log: bool,
 }
 
@@ -218,7 +218,9 @@ impl TableKind {
             Self::Jsonl => TableFacts { name: "jsonl", is_text: true, ..typed },
             Self::Parquet => TableFacts { name: "parquet", may_have_log: true, ..typed },
             Self::Arrow => TableFacts { name: "arrow", ..typed },
-            Self::Sqlite => TableFacts { name: "sqlite", is_whole: true, is_asked: true, ..typed },
+            Self::Sqlite => {
+                TableFacts { name: "sqlite", is_whole: true, is_database: true, ..typed }
+            }
         }
     }
 
@@ -232,14 +234,15 @@ impl TableKind {
         self.facts().is_text
     }
 
-    /// Whether the whole content of a file is one mini-batch. Otherwise its rows are cut by size.
+    /// Whether the whole content of a file is one mini-batch. Otherwise, the planner cuts the rows
+    /// into mini-batches by size.
     pub fn is_whole(self) -> bool {
         self.facts().is_whole
     }
 
     /// Whether the files are databases: the rows of each file come from a query, or from one of its tables.
-    pub fn is_asked(self) -> bool {
-        self.facts().is_asked
+    pub fn is_database(self) -> bool {
+        self.facts().is_database
     }
 
     /// Whether its files may belong to a table with a log that determines the table's rows (Delta Lake,
@@ -282,7 +285,7 @@ pub struct TableFormat {
     pub kind: TableKind,
     /// The dialect.
     pub csv: CsvFormat,
-    /// The columns of text files, in the order of the files, inferred or given. The columns of `path` follow
+    /// The columns of text files, inferred or given, in file order. The columns of `path` follow
     /// them.
     pub columns: Vec<Column>,
     /// Which of `columns` the guest gets, in that order, as indices. `None` means all columns.

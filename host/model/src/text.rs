@@ -33,7 +33,7 @@ pub fn shell_word(path: &str) -> String {
 }
 
 /// Like [`printable`], for JSON: the characters are replaced by JSON escapes, so no value changes. Line ends
-/// between its parts stay.
+/// between the parts of the JSON stay.
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     escaped(
         text,

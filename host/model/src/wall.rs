@@ -1,5 +1,5 @@
-//! Settings and reports of the process wall: the isolation, by the kernel, of processes that handle untrusted
-//! data. The crate `sandmill-wall` builds it.
+//! Settings and reports of the process wall, with which the kernel isolates processes that handle
+//! untrusted data. The crate `sandmill-wall` builds the wall.
 
 use super::bounded_vec::bounded_vec;
 use serde::{Deserialize, Serialize};
@@ -45,7 +45,7 @@ pub struct WallState {
     pub missing: Vec<String>,
 }
 
-/// `required: landlock (ABI 7), seccomp`, and the missing layers.
+/// Prints `required: landlock (ABI 7), seccomp`, and the missing layers.
 impl fmt::Display for WallState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.mode.name(), self.active.join(", "))?;

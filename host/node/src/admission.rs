@@ -34,13 +34,14 @@ impl Admission {
         Self { slots, ..Self::default() }
     }
 
-    /// Whether there may be no slot for a worker.
+    /// Whether the machine has caps, so that a worker may find no slot.
     pub(super) fn is_capped(&self) -> bool {
         self.slots.is_some()
     }
 
-    /// Begins a new round of starts. Once a worker finds no slot, all later workers of the same round get
-    /// none either. Their numbers are used again, so no worker with a higher number may run.
+    /// Begins a new round of starts. Once a worker finds no slot, no later worker of the same round
+    /// gets one. The numbers of these workers are used again, so no worker with a higher number may
+    /// run.
     pub(super) fn begin_round(&mut self) {
         self.is_full = false;
     }

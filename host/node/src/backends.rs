@@ -57,9 +57,9 @@ pub(super) fn find_onnxruntime(
     Ok(found)
 }
 
-/// Refuses models that exceed `limits.models` together with their external weights. Only a sandboxed process
-/// may find out which files hold the weights, so we start one only if all files of the model's folder
-/// together exceed the limit. Returns notices for the user.
+/// Refuses models that exceed `limits.models` together with their external weights. Only a
+/// sandboxed process may find out which files hold the weights. We start one only if all files of
+/// the model's folder together exceed the limit. Returns notices for the user.
 pub(super) fn weigh_models(
     spec: &JobSpec,
     models: &[ModelSpec],

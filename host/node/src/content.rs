@@ -1,4 +1,4 @@
-//! Identifies the contents of a folder that the entry script sees as a whole.
+//! Computes a digest of a folder whose whole content the entry script sees.
 
 use crate::model::hex;
 use sha2::{Digest, Sha256};

@@ -98,7 +98,7 @@ pub enum NodeError {
     /// The entry script is not the one that the job file pins.
     #[error(
         "{path} has the SHA-256 {found}, but entry_script_digest is {expected}: it is not the \
-         component that this job was made for; put the right one there, or change entry_script_digest"
+         component that this job was made for; put the right file there, or change entry_script_digest"
     )]
     Digest {
         /// The component.
@@ -125,13 +125,13 @@ pub enum NodeError {
     /// The inputs cannot be compared with the inputs of an earlier run.
     #[error("{0}")]
     Inputs(String),
-    /// The job requires a wall that this machine cannot build.
+    /// The job requires a process sandbox (`os_sandbox`) that this machine cannot provide.
     #[error(transparent)]
     Wall(#[from] WallError),
     /// The job was cancelled before it began. Holds the reason.
     #[error("{0}: the job was not started, and its files are unchanged")]
     Cancelled(String),
-    /// A folder for gathered rows that an earlier run left cannot be removed.
+    /// An earlier run left a folder with spilled rows, and Sandmill cannot remove the folder.
     #[error("cannot remove {}: {source}", path.display())]
     Spill {
         /// The folder.
@@ -139,7 +139,7 @@ pub enum NodeError {
         /// The system's error.
         source: io::Error,
     },
-    /// The compiled entry script is open, but cannot be passed on.
+    /// Sandmill opened the compiled entry script, but cannot pass the file to the workers.
     #[error("the compiled entry script cannot be used: {0}")]
     Component(io::Error),
     /// The planner process cannot be started.

@@ -1,4 +1,5 @@
-//! The optional features of this build. A job that needs more is refused before anything begins.
+//! The optional features of this build. A job that needs another feature is refused before anything
+//! begins.
 
 use crate::model::{Absence, DeviceChoice, Feature};
 use crate::spec::{JobSpec, ModelSpec};
@@ -27,7 +28,7 @@ impl NotBuilt {
         self.source.0
     }
 
-    /// The same error with this advice, which begins with "or".
+    /// The same error with this advice, which ends with "or".
     fn or(self, instead: &'static str) -> Self {
         Self { instead, ..self }
     }
@@ -98,7 +99,8 @@ fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBu
 mod tests {
     use super::*;
 
-    /// The message of a build with these features that refuses a job with these lines.
+    /// The message with which a build with these features refuses a job with these lines. Empty if
+    /// the build accepts the job.
     fn describe(lines: &str, features: &[Feature]) -> String {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt", "m.onnx"] {

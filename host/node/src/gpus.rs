@@ -1,4 +1,4 @@
-//! The GPUs of a job. No other job of this machine gets them while it runs (rule G1 in
+//! The GPUs of a job. While the job runs, no other job of this machine gets them (rule G1 in
 //! `docs/parallel-run-step.md`).
 
 use super::backends::probe;
@@ -100,7 +100,7 @@ impl LeasedGpus {
         self.leases.iter().find(|lease| lease.index == index).cloned()
     }
 
-    /// What watches the memory of the GPUs. `None` if no driver reports it.
+    /// The watch on the memory of the GPUs. `None` if no driver reports GPU memory.
     pub(super) fn memory(&self) -> Option<MemoryWatch> {
         self.memory.clone()
     }
@@ -126,7 +126,7 @@ fn lacking_notice(
 ) -> String {
     let mut text = match has {
         0 => "no worker of this job gets a GPU".to_owned(),
-        _ => format!("{has} of {wanted} workers that could each use a GPU get one"),
+        _ => format!("{has} of {wanted} workers get a GPU"),
     };
     // Writing to a string cannot fail.
     for (index, holder) in busy {
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn missing_gpus_are_reported_with_the_reason() {
         assert_snapshot!(lacking_notice(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or one of its workers that still runs; if the job needs these GPUs, start it again once they are free");
-        assert_snapshot!(lacking_notice(1, 2, &[(1, None)], None), @"1 of 2 workers that could each use a GPU get one; GPU 1 is taken by another job; if the job needs these GPUs, start it again once they are free");
-        assert_snapshot!(lacking_notice(1, 4, &[], None), @"1 of 4 workers that could each use a GPU get one: this machine has no more");
+        assert_snapshot!(lacking_notice(1, 2, &[(1, None)], None), @"1 of 2 workers get a GPU; GPU 1 is taken by another job; if the job needs these GPUs, start it again once they are free");
+        assert_snapshot!(lacking_notice(1, 4, &[], None), @"1 of 4 workers get a GPU: this machine has no more");
         assert_snapshot!(lacking_notice(0, 4, &[], Some("the driver reports no GPU")), @"no worker of this job gets a GPU: the driver reports no GPU");
     }
 

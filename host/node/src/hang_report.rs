@@ -9,9 +9,9 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-/// Describes the worker's current model call, such as `loading the model "a" for the last 2.0 s`. `None` if
-/// there is none. `most`: how long the guest has been inside `init` or `run`; its model call cannot have
-/// taken longer. `template`: the set-up of workers.
+/// Describes the worker's current model call, such as `loading the model "a" for the last 2.0 s`.
+/// `None` if no model call is running. `most`: how long the guest has been inside `init` or `run`;
+/// its model call cannot have taken longer. `template`: the set-up of workers.
 pub(super) fn current_model_call(
     template: &WorkerSetup,
     job_dir: &JobDir,

@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Plans the job, and passes each part of the plan, with the state of its files, to `on_report`, until
-    /// that returns `Break`.
+    /// Plans the job. Passes each part of the plan, with the state of its files, to `on_report`,
+    /// until `on_report` returns `Break`.
     ///
     /// # Errors
     /// If the inputs cannot be planned, if the planner sends nothing for too long, or if the job is
@@ -28,7 +28,7 @@ impl NodeJob {
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let result = self.inspect(wanted, on_report);
-        // The run itself writes these files again.
+        // The run itself writes its spill files again.
         self.remove_spill()?;
         result
     }
@@ -127,7 +127,7 @@ struct WorkerView {
 }
 
 impl WorkerView {
-    /// Reports files that were changed after `since`.
+    /// A view that reports the files that were changed after `since`.
     fn new(sources: &[Source], since: Timestamp) -> Self {
         Self {
             roots: sources.iter().map(OpenRoot::open_source).collect(),

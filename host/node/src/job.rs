@@ -29,7 +29,7 @@ pub struct NodeJob {
     pub(super) component: Compiled,
     /// The folder with the library of a script's runtime. `None` if the runtime has none.
     pub(super) library: Option<PathBuf>,
-    /// The files of the models when they were checked, in the order of the models.
+    /// What was found when the models were checked, in the order of the models.
     pub(super) inspected_models: Vec<InspectedModel>,
     /// The memory budget of each worker.
     pub(super) budget: MemoryBudget,
@@ -43,8 +43,8 @@ pub struct NodeJob {
 }
 
 impl NodeJob {
-    /// Waits for all objects that are downloaded from stores without a request of the planner or a
-    /// mini-batch. `say` gets lines for the user.
+    /// Waits for all objects that are downloaded from stores in advance, before the planner or a
+    /// mini-batch requests them. `say` gets lines for the user.
     pub fn await_objects(&self, say: &mut dyn FnMut(&str)) {
         wait_for(&self.staged.objects, &self.options, say);
     }

@@ -43,9 +43,9 @@ fn explain(ended: &TaskEnd) -> String {
     if ended.faults.is_empty() { ended.describe("its process") } else { ended.faults.clone() }
 }
 
-/// Whether tract may run a model on a GPU. `onnxruntime_has_gpu`: whether ONNX Runtime can use the GPU, so
-/// that models with the backend `auto` run on it instead of on tract. It is called only if the result depends
-/// on it.
+/// Whether tract may run a model on a GPU. `onnxruntime_has_gpu` returns whether ONNX Runtime can
+/// use the GPU: if it can, models with the backend `auto` do not run on tract. We call the function
+/// only if the result depends on it.
 pub(super) fn are_needed(spec: &JobSpec, onnxruntime_has_gpu: impl FnOnce() -> bool) -> bool {
     may_run(&spec.models, spec.inference.allow_guest_models, onnxruntime_has_gpu)
 }

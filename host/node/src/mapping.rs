@@ -109,7 +109,7 @@ fn call<'a>(
 fn returned(tally: &AttemptTally) -> MapNews {
     let named = tally.failed_items.iter().map(|item| (item.row.unwrap_or(1), item.reason.clone()));
     let named: Vec<_> = named.collect();
-    // Missing rows for which the script gave no reason have not failed: it may filter.
+    // If the script gave no reasons, items without a row have not failed: the script may filter.
     let count = if named.is_empty() { 0 } else { tally.items.failed };
     MapNews::Returned(count, named)
 }

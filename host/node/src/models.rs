@@ -98,7 +98,7 @@ fn wrong_digest(model: &ModelSpec, path: &Path, found: String, expected: &str) -
     }
 }
 
-/// Prepares models for processes that use this folder as their job directory.
+/// Prepares models for processes whose job directory is `job_dir`.
 ///
 /// # Errors
 /// If a file cannot be used, or is larger than `limit`.
@@ -112,8 +112,8 @@ pub fn give_models(
     Ok(placed(models, &inspected, job_dir))
 }
 
-/// Puts models that are single files where workers find them. First removes what an earlier run left there.
-/// `inspected`: the models when they were checked.
+/// Puts models that are single files where workers find them. First removes what an earlier run
+/// left there. `inspected`: what was found when the models were checked.
 pub(super) fn stage(
     models: &[ModelSpec],
     inspected: &[InspectedModel],
@@ -148,7 +148,7 @@ fn give_folder(
 ) -> Result<(), ModelError> {
     let mut file = open_again(model, inspected)?;
     let name = Path::new(model.file.file_name().unwrap_or_default());
-    // The size of models was checked against their own limit.
+    // Models have a separate size limit, which was checked before.
     single_file::give(&mut file, name, folder, u64::MAX)
         .map(drop)
         .map_err(|e| io_error(model, "cannot be copied into the job directory", &model.file, e))
@@ -221,7 +221,7 @@ mod tests {
         let job_dir = JobDir::new(dir.path().join("job"));
         let models = [model];
         for text in ["first", "second"] {
-            // Make a new file, as a user does who replaces a model.
+            // Make a new file, like a user who replaces a model.
             fs::remove_file(&models[0].file).unwrap();
             fs::write(&models[0].file, text).unwrap();
             let inspected = inspect(&models, LIMIT, &Cancel::new()).unwrap();

@@ -59,8 +59,8 @@ fn option_beside(folder: &Path, job: &str) -> String {
     format!("e.g. with --job-dir '{}'", beside.display().to_string().replace('\'', r"'\''"))
 }
 
-/// The side inputs, the source folder and the models, all of which the entry script sees whole, with their
-/// names for messages.
+/// The files and folders that the entry script sees whole: side inputs, source folder and models.
+/// Each comes with its name for messages.
 fn shown_whole<'a>(
     spec: &'a JobSpec,
     staged: &'a Staged,

@@ -9,9 +9,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
-/// The file that the planner asked for last, and the files that it will probably ask for next. After the
-/// answer, the object of the first file stays on this machine until the planner asks for another file or
-/// needs none. The objects of the next files are downloaded in advance if there is room.
+/// The file that the planner asked for last, and the files that it will probably ask for next.
+/// After the answer, the object of the requested file stays on this machine until the planner asks
+/// for another file, or no longer needs files. The objects of the next files are downloaded in
+/// advance if there is room.
 #[derive(Debug)]
 pub struct PlannerReads {
     roots: Vec<PathBuf>,
@@ -96,7 +97,8 @@ impl PlannerRead {
     }
 }
 
-/// A planner whose mini-batches are not run. Its objects are released when it asks for the next file.
+/// A planner whose mini-batches are inspected, not run. Each object is released when the planner
+/// asks for the next file.
 pub(super) struct InspectionPlanner<'a> {
     /// The planner's messages.
     pub(super) incoming: mpsc::Receiver<FromPlanner>,

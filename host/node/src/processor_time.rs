@@ -10,8 +10,8 @@ use std::collections::HashMap;
 /// The processor time of each worker, in seconds.
 #[derive(Debug, Default)]
 pub(super) struct ProcessorTime {
-    /// The time up to the end of the worker's last attempt, or of its `init`. Reading the time of a process
-    /// costs too much to do so after each mini-batch, so we add up what attempts report.
+    /// The time up to the end of the worker's last attempt, or of its `init`. Reading the time of a
+    /// process after each mini-batch would cost too much, so we add up what attempts report.
     before: HashMap<WorkerId, f64>,
     /// The time of the attempt that a kill has ended.
     killed: HashMap<WorkerId, f64>,

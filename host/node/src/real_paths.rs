@@ -1,5 +1,6 @@
-//! Resolves the paths that a job names, once. So the paths that are opened are the paths that were checked
-//! against the operator's policy. If a link later replaces a part of such a path, opening it fails.
+//! Resolves the paths that a job names. Each is resolved only once, so that the job opens the same
+//! path that was checked against the operator's policy. If a link later replaces a part of such a
+//! path, opening the path fails.
 
 use super::error::NodeError;
 use super::staging::Staged;

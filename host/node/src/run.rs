@@ -120,7 +120,7 @@ impl RunningJob {
 
     /// Takes the next event of the workers that is already queued, and returns what the leader must know
     /// about it. `None` if no event is queued.
-    pub fn said_already(&mut self) -> Option<Vec<NodeReport>> {
+    pub fn next_queued_reports(&mut self) -> Option<Vec<NodeReport>> {
         let event = self.workers.try_recv().ok()?;
         Some(self.on_pool_event(event))
     }
@@ -338,7 +338,7 @@ impl RunningJob {
     }
 
     /// Whether objects of stores are downloaded only when a mini-batch needs them.
-    pub fn comes_on_demand(&self) -> bool {
+    pub fn fetches_on_demand(&self) -> bool {
         self.objects.come_on_demand()
     }
 

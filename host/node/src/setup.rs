@@ -150,8 +150,8 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
     environment
 }
 
-/// The environment of a worker. A GPU lease overrides the job's variable; without a lease the environment is
-/// unchanged (rule G2 in `docs/parallel-run-step.md`).
+/// The environment of a worker. A GPU lease overrides the job's `CUDA_VISIBLE_DEVICES`. Without a
+/// lease, the environment is unchanged (rule G2 in `docs/parallel-run-step.md`).
 fn with_gpu(
     mut environment: Vec<(String, String)>,
     gpu: Option<&GpuLease>,

@@ -32,10 +32,11 @@ pub struct Staged {
 /// Finds the sources of a job's inputs, and downloads side inputs and models from stores. Checks the
 /// operator's policy first. `say` gets lines for the user.
 ///
-/// If the entry script gets the names of files, each file is downloaded when its mini-batch is due. Tables
-/// are read while the job is planned. If they fit into the cache, the download of all tables has begun when
-/// this returns, and the planner [asks](crate::protocol::PlanRequest::asks) for those that have not arrived
-/// yet. Otherwise each table is downloaded when the planner asks for it.
+/// If the entry script gets the names of files, each file is downloaded when its mini-batch is due.
+/// Tables are read while the job is planned. If all tables fit into the cache, their download has
+/// begun when this returns. The planner then [asks](crate::protocol::PlanRequest::asks) only for
+/// tables that have not arrived yet. Otherwise each table is downloaded when the planner asks for
+/// it.
 ///
 /// # Errors
 /// If the policy forbids a store, if something that the job names cannot be found or listed or does not fit,
@@ -73,9 +74,10 @@ pub fn stage(
     Ok(staged)
 }
 
-/// Checks whether a source is, or is part of, a table whose log says which rows are valid, such as a Delta
-/// Lake table. Fails if its files would be read as the rows of the table. Jobs that list the files, and entry
-/// scripts that get files instead of rows, are allowed.
+/// Checks whether a source is, or is part of, a table whose log says which rows are valid, such as
+/// a Delta Lake table. Fails if the job would read the rows of all the table's files, valid or not.
+/// Allows jobs that list the files, and entry scripts that get files instead of rows, with a
+/// notice.
 fn check_table_log(
     spec: &JobSpec,
     input: &JobInput,
@@ -108,8 +110,8 @@ fn refuses_tables(spec: &JobSpec, input: &JobInput) -> bool {
     table.is_some_and(|(_, table)| table.kind.may_have_log() && !table.files)
 }
 
-/// The error for a path that leads out of the cache. Only the downloading process could have made such a
-/// link.
+/// The error for a link that leads out of the cache. Only the downloading process could have made
+/// it.
 fn outside(what: &str, path: &Path) -> StoreError {
     StoreError::AllOutside(path.to_owned()).with_input(what)
 }

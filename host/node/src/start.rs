@@ -31,7 +31,7 @@ impl NodeJob {
     /// # Errors
     /// If files of an earlier run cannot be removed, or if the compiled entry script cannot be used.
     pub fn start(&mut self, plan: &PlanOptions) -> Result<RunningJob, NodeError> {
-        // An interrupted shuffle may have left files there.
+        // An interrupted shuffle may have left spill files.
         self.remove_spill()?;
         let (events, workers) = mpsc::channel(256);
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;

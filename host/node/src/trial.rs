@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// The hidden subcommand that must end in [`serve`].
+/// The hidden subcommand that must call [`serve`].
 pub const TRIAL_COMMAND: &str = "try-component";
 
 /// The longest time that loading may take.
@@ -144,17 +144,17 @@ pub enum TrialError {
     Slow(Duration),
 }
 
-/// The child's messages, in this order.
+/// The child's messages. `Loaded` comes first.
 #[derive(Debug, Serialize, Deserialize)]
 enum TrialMessage {
     /// The contract functions that the component has, or why it cannot be loaded.
     Loaded(Result<Vec<String>, NotLoaded>),
     /// The text about the run, and whether all calls succeeded.
     Ran(String, bool),
-    /// The first row that it returned, or the error.
+    /// The first row that `run` returned, or the error.
     Returned(Result<String, String>),
     /// The results of the steps.
-    Lived(InstanceResults),
+    StepsDone(InstanceResults),
     /// The progress of mapping.
     Mapped(MapNews),
 }
@@ -271,7 +271,7 @@ impl TrialChild {
     /// If the process died.
     pub fn lived(&mut self, limit: Duration) -> Result<Option<InstanceResults>, TrialError> {
         match self.next(limit) {
-            Ok(TrialMessage::Lived(results)) => Ok(Some(results)),
+            Ok(TrialMessage::StepsDone(results)) => Ok(Some(results)),
             Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
@@ -392,7 +392,7 @@ fn serve_wanted(
         }
         (TrialRequest::Steps(steps), _) => {
             let make = || program.instantiate(&grants(asked, Arc::clone(&models)));
-            say(socket, &TrialMessage::Lived(run_steps(&make, steps)))
+            say(socket, &TrialMessage::StepsDone(run_steps(&make, steps)))
         }
         (TrialRequest::Map(wanted), Some(data)) => {
             let mut say = |news| say(socket, &TrialMessage::Mapped(news));

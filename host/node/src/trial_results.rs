@@ -10,7 +10,7 @@ const SHOWN_LINES: usize = 20;
 /// At most this many bytes of a row, or of a failed item's reason, are shown.
 pub(super) const SHOWN_BYTES: usize = 1000;
 
-/// The first results that `run` returned, and their counts.
+/// The first results that `run` returned, and the counts of all results.
 #[derive(Default)]
 pub(super) struct Returned {
     /// The rows and failed items that are shown.

@@ -93,8 +93,8 @@ impl TrialTableKind {
     }
 }
 
-/// Runs the steps on instances from `make`. As in a worker, a failure that breaks an instance is followed by
-/// a new instance.
+/// Runs the steps on instances from `make`. As in a worker, a new instance follows a failure that
+/// breaks the old one.
 pub(super) fn run_steps(
     make: &dyn Fn() -> Result<Instance, Failure>,
     steps: &[TrialStep],

@@ -5,7 +5,7 @@ use rusqlite::ErrorCode;
 use sandmill_model::{Registered, RegisteredKind, RegisteredName, printable};
 use std::path::{Path, PathBuf};
 
-/// Why a registry cannot be used, or does not have what was asked for.
+/// Why a registry cannot be used, or does not have the requested name or version.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// No environment variable says where the registry is.
@@ -34,7 +34,7 @@ pub enum RegistryError {
         /// The reason.
         source: std::io::Error,
     },
-    /// Another process has locked the registry for too long.
+    /// Another process kept the registry locked for too long.
     #[error(
         "the registry {} has been in use by another process for {} s; try again when that process has ended",
         path.display(),
@@ -81,7 +81,7 @@ pub enum RegistryError {
         /// The file.
         path: PathBuf,
     },
-    /// The file was written by a later version.
+    /// A later version of Sandmill wrote the file.
     #[error(
         "the registry {} has format {found}, and this version of sandmill knows {known}: use a newer \
          version, or name another file in {REGISTRY_VARIABLE}",
@@ -95,7 +95,7 @@ pub enum RegistryError {
         /// The format of this build.
         known: i64,
     },
-    /// Anything else.
+    /// Another error of SQLite.
     #[error("the registry {} failed: {source}", path.display())]
     Sqlite {
         /// The file.
@@ -144,7 +144,8 @@ pub enum RegistryError {
     },
 }
 
-/// What to do if a name is not registered: the nearest names, or the commands.
+/// The advice if a name is not registered: the nearest names, or the commands that list and register
+/// names.
 fn near(kind: RegisteredKind, wanted: &RegisteredName, nearest: &[String]) -> String {
     let word = kind.word();
     let name = &wanted.name;

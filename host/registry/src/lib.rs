@@ -1,7 +1,7 @@
 //! The registry: names with versions for datasets and models that jobs use. Each user has one SQLite file.
 //!
-//! This crate uses `model`. Only the command line uses this crate. It looks a name up and passes the result
-//! to `spec`.
+//! This crate uses `model`. Only the command line uses this crate: it looks a name up here, and passes
+//! the result to `spec`.
 //!
 //! [`Registry`] is the entry point. `place` decides where the file is and who may write to it. `schema` has
 //! the SQL table.

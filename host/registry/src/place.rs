@@ -22,7 +22,7 @@ fn file_from(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<Pa
     set(REGISTRY_VARIABLE).or_else(data)
 }
 
-/// Makes the folder of the registry. Only its owner may use it.
+/// Makes the registry's folder. Only the owner of the folder may use it.
 pub(super) fn make_folder(file: &Path) -> io::Result<()> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
         return Ok(());
@@ -70,7 +70,8 @@ pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
     Err(RegistryError::Open { path: path.to_owned(), why })
 }
 
-/// The user's name for the records of the registry, or the user's number if there is no name.
+/// The login name of the user, or the user id if it has no name. The registry records this name with
+/// each version.
 pub(super) fn user() -> String {
     let user = rustix::process::geteuid().as_raw();
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();

@@ -1,7 +1,8 @@
 //! The registry itself.
 //!
-//! It uses SQLite's rollback journal, not a write-ahead log as a job's journal does. Writes are few and tiny,
-//! and with a rollback journal, a user who cannot write to the registry can still read it.
+//! The registry uses SQLite's rollback journal; a job's journal uses a write-ahead log. With a rollback
+//! journal, a user who cannot write to the registry can still read it. Writes to the registry are few
+//! and tiny, so they need not be fast.
 
 use super::settings::LOCK_TIMEOUT;
 use super::{RegistryError, place, schema};
@@ -183,7 +184,7 @@ impl Registry {
         kind: RegisteredKind,
         wanted: &RegisteredName,
     ) -> Result<Vec<Registered>, RegistryError> {
-        // If there is no such version, this error lists the existing versions.
+        // If there is no such version, the error of `find` lists the existing versions.
         let found = self.find(kind, wanted)?;
         let Self { path, connection, .. } = self;
         let failed = |e| RegistryError::from_sqlite(path, e);
@@ -241,7 +242,7 @@ impl Registry {
     }
 }
 
-/// The format that a database has.
+/// The numbers that identify the format of a database.
 struct DatabaseFormat {
     application: i64,
     version: i64,

@@ -5,7 +5,7 @@ use super::history::Attempt;
 use super::report_paths::ReportPaths;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
-/// What to do about a result that is not good, in one line; `None` for a good result.
+/// Returns advice about a job that did not complete, in one line; `None` for a completed job.
 pub(super) fn result_advice(result: &JobResult, paths: &ReportPaths) -> Option<String> {
     let ended_by = result.ended_by?;
     // Mini-batches that succeeded keep their rows. These rows do not match the rows that a changed script or
@@ -95,8 +95,8 @@ fn end_advice(ended_by: EndedBy, is_kept: bool, paths: &ReportPaths) -> String {
             format!("to tolerate more and resume: {resume}")
         }
         EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
-        // With another entry script, a job starts from the beginning if no mini-batch has succeeded;
-        // otherwise it is refused.
+        // If the user changes the entry script, the job starts from the beginning. If a mini-batch
+        // has succeeded, Sandmill refuses to run the job with the changed script.
         EndedBy::InitFailures if is_kept => {
             let resume = resume("");
             format!("repair what init reads, and resume: {resume}")
@@ -267,7 +267,8 @@ pub(super) fn init_advice(failure: &Failure) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// docs/parallel-run-step.md, Causes of failure and their signs: if an attempt took much more elapsed time than CPU time, it was waiting.
+/// If an attempt took much more elapsed time than CPU time, it was waiting: see
+/// docs/parallel-run-step.md, Causes of failure and their signs.
 fn timeout_advice(attempt: &Attempt) -> Vec<String> {
     let share = attempt.cpu / attempt.elapsed.max(f64::MIN_POSITIVE);
     let percent = (share * 100.0).round();
@@ -278,8 +279,8 @@ fn timeout_advice(attempt: &Attempt) -> Vec<String> {
         )
     } else {
         format!(
-            "It computed for only {percent} % of the time and waited for the rest: check the disk or \
-             network that its files are on, or, if there were more workers than processors, use \
+            "The entry script computed for only {percent} % of the time and waited for the rest: check the \
+             disk or network that holds its files. If there were more workers than processors, use \
              fewer workers (process_count_per_node)"
         )
     };
@@ -341,6 +342,9 @@ mod tests {
             failure_advice(&failure, &attempt(cpu), false)[0].clone()
         };
         assert!(advice(9.0).starts_with("It computed for 90 % of the time: the work is too much"));
-        assert!(advice(1.0).starts_with("It computed for only 10 % of the time and waited"));
+        assert!(
+            advice(1.0)
+                .starts_with("The entry script computed for only 10 % of the time and waited")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Log files of failures. For each failure, its file is opened and closed again.
+//! Log files of failures. A file is open only while a failure is written to it.
 
 use super::budget::ReportBudget;
 use super::continued::open_to_append;

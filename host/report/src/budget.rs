@@ -67,7 +67,7 @@ impl ReportBudget {
         let left_out = self.0.left_out.load(Ordering::Relaxed);
         (left_out > 0).then(|| {
             format!(
-                "{} of the logs left out, as limits.reports ({}) was reached; output and journal are \
+                "{} of the logs left out, because limits.reports ({}) was reached; output and journal are \
                  complete",
                 counted(left_out, "part"),
                 ByteSize(self.0.limit)
@@ -90,7 +90,7 @@ mod tests {
             budget
                 .left_out_text()
                 .unwrap()
-                .starts_with("3 parts of the logs left out, as limits.reports (100")
+                .starts_with("3 parts of the logs left out, because limits.reports (100")
         );
         let resumed = ReportBudget::new(ByteSize(100));
         resumed.count_existing(99);

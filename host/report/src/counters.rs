@@ -5,7 +5,7 @@ use crate::event::EventKind;
 use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64, whole};
 use std::collections::{HashMap, VecDeque};
 
-/// The state of a job. A resumed job counts from where the earlier run left it.
+/// The state of a job. The counts of a resumed job continue those of its earlier runs.
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobCounters {
     /// The mini-batches planned so far.
@@ -140,7 +140,7 @@ impl JobCounters {
         Some(expected.max(self.items.total)).filter(|&items| items > 0)
     }
 
-    /// The estimate of `planned` at the end of planning.
+    /// Estimates what `planned` will be when planning ends.
     fn estimate_total(&self, planned: u64) -> Option<u64> {
         match self.plan_share {
             _ if self.planning_finished => Some(planned),

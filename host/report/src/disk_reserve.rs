@@ -1,5 +1,5 @@
-//! Frees the disk space that was reserved for the end of a job, so that the reports can use it in their
-//! order.
+//! Frees the disk space that was reserved for the end of a job, so that the reporters can use it in
+//! their order.
 
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
@@ -7,9 +7,9 @@ use crate::model::JobDir;
 use std::io;
 use std::path::PathBuf;
 
-/// Frees the reserved space at the end. This reporter comes before all reporters that need the space. They
-/// then write one after the other, each what it needs. If the space were freed later, the reporter with the
-/// most waiting text could take all of it.
+/// Frees the reserved space when the job ends. This reporter comes before all reporters that need
+/// the space. They then use it in their order, each as much as it needs. If the space were freed
+/// later, the reporter with the most waiting text could take all of it.
 pub(super) struct DiskReserveRelease(PathBuf);
 
 impl DiskReserveRelease {

@@ -134,7 +134,7 @@ fn failures(text: &mut SectionedText, history: &History) {
     }
 }
 
-/// `mini-batches 3, 4, 9 and others`.
+/// `mini-batches 3, 4, 9 and more`.
 fn group_mini_batches(group: &FailureGroup) -> String {
     let ids: Vec<String> = group.mini_batches.iter().map(MiniBatchId::to_string).collect();
     let noun = if ids.len() == 1 { "mini-batch" } else { "mini-batches" };
@@ -148,7 +148,11 @@ fn failed_items(text: &mut SectionedText, history: &History) {
         return;
     }
     text.head("Failed items");
-    let which = if history.failed_items.is_empty() { "" } else { "; the first that were named:" };
+    let which = if history.failed_items.is_empty() {
+        ""
+    } else {
+        "; the first ones whose names are known:"
+    };
     text.line(&format!("  {} of {}{which}", count(failed), count(history.items.total)));
     for (id, item) in &history.failed_items {
         let place = item_place(&item.item, item.line, item.row);
@@ -295,8 +299,8 @@ pub(super) fn advice_lines(history: &History, paths: &ReportPaths) -> Vec<String
         && slow.run > 10.0 * median
     {
         let why = if slow.cpu < BUSY_SHARE * slow.run {
-            "and computed for less than half of that: see what it waits for, above all the disk or \
-             network that its files are on"
+            "and waited for more than half of its time: first check the disk or network that holds its \
+             files"
         } else {
             "so its data may be larger than the others'. A smaller mini_batch_size balances the workers"
         };

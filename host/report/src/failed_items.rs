@@ -1,5 +1,5 @@
-//! `logs/failed_items.csv`: every item that failed for good, as far as its name is known, so that no item is
-//! lost silently.
+//! `logs/failed_items.csv`: every item that failed for good. The items of a mini-batch whose names
+//! are unknown share a row, so that no item is lost silently.
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
@@ -29,7 +29,8 @@ impl FailedItems {
         Self { file, line: String::new(), left_out: 0 }
     }
 
-    /// Adds a row. `item` is what failed; the place is its file, and its line or row in that file.
+    /// Adds a row. `item` is what failed. The triple is the file of the item, and its line or row
+    /// there.
     fn row(
         &mut self,
         report: &AttemptReport,
@@ -69,7 +70,7 @@ impl FailedItems {
         if self.left_out > 0 {
             let rows = counted(self.left_out, "more row");
             let last = format!(
-                ",,,,,,,\"{rows} of failed items left out, as limits.reports was reached; each failed item \
+                ",,,,,,,\"{rows} of failed items left out, because limits.reports was reached; each failed item \
                  is counted in the result\",\n"
             );
             self.file.write(last.as_bytes())?;
@@ -112,8 +113,8 @@ impl FailedItems {
             };
             self.row(report, worker, name, (item, *line, *row), (reason, *kind))?;
         }
-        // A slice is a failed item with a line or a row number. It stands for all rows of the mini-batch that
-        // are in the same file, so all items are named.
+        // If the whole mini-batch failed, an entry with a line or a row number stands for all rows
+        // of the mini-batch in that file. All items are then named.
         let are_all_named =
             has_slices && report.failed_items.len() < AttemptReport::MAX_FAILED_ITEMS;
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
@@ -146,15 +147,16 @@ fn unnamed_row(
     if unnamed == 0 {
         return None;
     }
-    let items = counted(unnamed, "item");
     match named.last() {
         Some(last) if named.len() >= AttemptReport::MAX_FAILED_ITEMS => {
             let first = count(named.len() as u64);
+            let items = counted(unnamed, "more item");
             let reason =
-                format!("{items} more of this mini-batch failed; only the first {first} are named");
+                format!("{items} of this mini-batch failed; only the first {first} are named");
             Some((reason, last.kind))
         }
         _ => {
+            let items = counted(unnamed, "item");
             let reason = format!(
                 "run returned fewer rows than items, so that {items} of this mini-batch failed; it is \
                  not known which"
@@ -335,7 +337,7 @@ mod tests {
         report.failed_items = vec![item; AttemptReport::MAX_FAILED_ITEMS];
         let (reason, kind) = unnamed_row(&report, 5, None).unwrap();
         assert_eq!(kind, FailureKind::BadInput);
-        insta::assert_snapshot!(reason, @"5 items more of this mini-batch failed; only the first 1,000 are named");
+        insta::assert_snapshot!(reason, @"5 more items of this mini-batch failed; only the first 1,000 are named");
     }
 
     #[test]

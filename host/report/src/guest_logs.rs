@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// The bytes that are kept of each file once the budget is used up.
 const KEPT_BYTES: u64 = 4 << 10;
-const CUT_NOTE: &[u8] = b"\n[sandmill: cut here, as limits.reports was reached]\n";
+const CUT_NOTE: &[u8] = b"\n[sandmill: cut here, because limits.reports was reached]\n";
 
 /// Checks the files of each worker that has ended.
 pub(super) struct GuestLogs {

@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// Like [`open_to_append`], but first renames an existing table that has another header, because an earlier
-/// version of Sandmill wrote it: `a.csv` becomes `a.1.csv`, or the next number that is free.
+/// Like [`open_to_append`], but first renames an existing table with another header, which an
+/// earlier version of Sandmill wrote: `a.csv` becomes `a.1.csv`, or gets the next number that is
+/// free.
 pub(super) fn open_table(path: &Path, header: &str) -> io::Result<File> {
     let mut file = open_to_append(path)?;
     let mut first_line = vec![0; header.len() + 1];

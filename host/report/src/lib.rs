@@ -66,7 +66,7 @@ pub use report_paths::{ParentFolder, ReportPaths};
 pub use reporters::{Reporter, Reporters};
 pub use result::{result_text, reused_text};
 pub use resume::Resume;
-pub use standing::standing_text;
+pub use standing::job_status_text;
 
 use crate::model::JobDir;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! `processed_mini-batches.csv`: one row for each attempt, with the columns that users of ParallelRunStep
-//! know (docs/parallel-run-step.md, Columns), and the node next to the process.
+//! `processed_mini-batches.csv`: one row for each attempt. It has the columns that users of
+//! ParallelRunStep know (docs/parallel-run-step.md, Columns), and a column for the node.
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
@@ -256,7 +256,8 @@ mod tests {
         for _ in 0..10_000 {
             report.on_event(&event).unwrap();
         }
-        // Generous, for unoptimized builds and busy machines, but a flush for each row would exceed it.
+        // The limit is generous, for unoptimized builds and busy machines, but a flush for each row
+        // would exceed it.
         let each = began.elapsed() / 10_000;
         assert!(each < std::time::Duration::from_micros(100), "{each:?} a row");
     }

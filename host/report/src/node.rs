@@ -250,7 +250,8 @@ mod tests {
     use crate::model::WorkerId;
     use crate::samples;
 
-    /// W5, W6, G1, F10: workers, their GPUs, their exits in the known words, their replacements.
+    /// W5, W6, G1, F10: the log has workers, their GPUs, their replacements, and their exits in the
+    /// words of ParallelRunStep.
     #[test]
     fn worker_starts_exits_and_replacements_are_logged() {
         let folder = tempfile::tempdir().unwrap();

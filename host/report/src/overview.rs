@@ -1,5 +1,6 @@
-//! `logs/job_progress_overview.txt`, the state of the job for readers without a terminal; the same file with
-//! a stamp, its history minute by minute; and `logs/readme.txt`, which explains the log tree.
+//! `logs/job_progress_overview.txt`, the state of the job for readers without a terminal; a file of
+//! the same name with a stamp, which has this state minute by minute; and `logs/readme.txt`, which
+//! explains the log tree.
 
 use super::counters::{JobCounters, Speed};
 use super::log_file::{self, LogFile};

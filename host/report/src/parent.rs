@@ -1,8 +1,8 @@
 //! Copies the overview, the progress and, at the end, all logs into the folder of the parent job (rule A6 in
 //! docs/parallel-run-step.md): `<parent>/logs/<job>/`, to which no other job writes.
 //!
-//! The job's own reports are copied first. The entry script may leave any files among the logs. Files that
-//! cannot be copied are skipped and counted.
+//! The job's own reports are copied first, because the entry script may leave any files among the
+//! logs. Files that cannot be copied are skipped and counted.
 
 use super::log_file::with_path;
 use super::phrases::{counted, stamp};

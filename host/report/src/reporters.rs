@@ -62,9 +62,10 @@ impl Reporters {
         Self { sinks, clock }
     }
 
-    /// Hands an event to every reporter. If a reporter fails, the user gets one line about it, and it
-    /// receives no further events; the job and the other reporters continue. A reporter whose disk is full
-    /// stays, since there may be room again, at the latest when the job ends.
+    /// Hands an event to every reporter. If a reporter fails, the user gets one line about the failure,
+    /// and the reporter receives no further events. The job and the other reporters continue. A
+    /// reporter whose disk is full stays, since there may be room again, at the latest when the job
+    /// ends.
     ///
     /// When a job starts, the reporters create their files. The leader does not wait for that: the clock's
     /// thread does it, and then hands over the events that arrived meanwhile.

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// The state of a job that has not ended, in a few lines. `now` is the current time. A job that was cut off
 /// has no workers to show.
-pub fn standing_text(history: &History, is_running: bool, now: Timestamp) -> String {
+pub fn job_status_text(history: &History, is_running: bool, now: Timestamp) -> String {
     let mut text = String::new();
     let since = |then: Timestamp| seconds(now.duration_since(then).as_secs_f64());
     // Writing to a string cannot fail.

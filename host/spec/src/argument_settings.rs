@@ -1,5 +1,5 @@
-//! Turns two kinds of settings into keys of the tree before the tree is read: settings with another name, and
-//! settings that are options among the arguments. Both are usual with ParallelRunStep
+//! Turns two kinds of settings into keys of the job file's tree, before other modules read the
+//! tree: keys with another name, and options among the arguments. ParallelRunStep has both
 //! (docs/parallel-run-step.md, Driver options).
 
 use super::dialect::JobFileDialect;
@@ -110,8 +110,8 @@ fn find_option<'n>(
     Some((name, written, value))
 }
 
-/// Whether the text is the name, or the name cut within its last word. A shorter text is more likely an
-/// option of the entry script.
+/// Whether `text` is `name`, or an abbreviation that ends within the last word of `name`. A shorter
+/// text is more likely an option of the entry script.
 fn is_abbreviation(text: &str, name: &str) -> bool {
     let last_word = name.rfind('_').map_or(0, |index| index + 1);
     text.len() > last_word && name.starts_with(text)
@@ -128,7 +128,8 @@ fn scalar(node: &YamlNode) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// A4: options may be cut within their last word. Such an abbreviation has only one meaning.
+    /// A4: options may be abbreviated within their last word. Every abbreviation has only one
+    /// meaning.
     #[test]
     fn abbreviations_are_unambiguous() {
         for text in ["resource_monitor_interva", "copy_logs_to_p", "profiling_modul"] {

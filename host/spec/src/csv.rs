@@ -20,8 +20,8 @@ pub(super) fn options(input: &RawInput, format: InputFormat) -> CsvFormat {
             .map_or(default.null_values, |setting| setting.value.clone()),
         quoted_newlines: value(input.quoted_newlines.as_ref()).unwrap_or(default.quoted_newlines),
         quote,
-        // A doubled quote always stands for one quote. So if the quote is also given as the escape character,
-        // this adds nothing.
+        // A doubled quote always stands for one quote. So an escape character that equals the quote
+        // adds nothing.
         escape: value(input.escape.as_ref()).filter(|escape| Some(*escape) != quote),
         comment: value(input.comment.as_ref()),
         skip_lines: value(input.skip_lines.as_ref()).unwrap_or(default.skip_lines),

@@ -95,7 +95,7 @@ fn names_table() -> String {
 
 /// Which settings affect rows, and which settings an operator may cap.
 fn changes_table() -> String {
-    let mut table = String::from("| key | decides rows | may be capped |\n|---|---|---|\n");
+    let mut table = String::from("| key | rows depend on it | may be capped |\n|---|---|---|\n");
     let groups = [("inference", keys::INFERENCE), ("limits", keys::LIMITS)];
     let keys_of = |(name, keys): (&'static str, &'static [Key])| {
         keys.iter().map(move |key| (format!("{name}.{}", key.name), key))

@@ -203,7 +203,7 @@ pub(super) enum FileError {
     #[error("cannot be read: {0}")]
     Unreadable(#[source] io::Error),
     /// It is larger than the limit.
-    #[error("is larger than 1 MB, which no {what} needs")]
+    #[error("is larger than 1 MB, the limit for a {what}")]
     TooLarge {
         /// What kind of file was expected, as a word.
         what: &'static str,
@@ -395,7 +395,7 @@ pub enum ModelPathError {
     },
     /// A link to a file outside of the model's folder. Workers can see only this folder.
     #[error(
-        "{} is a link out of its folder, to {}; name that file, or put a copy here",
+        "{} is a link out of its folder, to {}; name that file, or replace the link by a copy",
         link.display(),
         to.display()
     )]

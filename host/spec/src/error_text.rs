@@ -1,5 +1,5 @@
-//! The names that messages use for settings. They are the names in the job file: an Azure file has other
-//! names than ours.
+//! The names that messages use for settings. A message uses the name that the job file uses: an
+//! Azure file has other names than ours.
 
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
-//! A file's values for the settings in the tables of `sandmill-model`, and what follows from these values: the
-//! values in force, the settings that affect rows, and the settings that the operator's policy may cap. `raw`
-//! reads settings that are composed of several keys; `check` and the other modules check them.
+//! Reads a file's values for the settings that `sandmill-model` lists. From these values it computes the values
+//! in force, the settings that affect the output's rows, and the settings that the operator's policy may cap.
+//! `raw` reads settings that are composed of several keys; `check` and the other modules check them.
 
 use super::error::SettingOrigin;
 use super::keys::{DecidesRows, LIMIT_ROWS};
@@ -13,8 +13,8 @@ use crate::model::{
 };
 use std::time::Duration;
 
-// Reads the setting in a row of a table, if the row has a ceiling. `[]` means that it has none. A setting
-// that is composed of several keys has no field.
+// Reads a setting, if its entry in the list of keys has a ceiling (`[]` means that it has none). A
+// setting that is composed of several keys has no field in the struct of given settings.
 macro_rules! read_ceiling {
     ([$most:tt] $scope:ident, $given:ident $field:ident) => {
         $given.$field = $scope.setting(stringify!($field));

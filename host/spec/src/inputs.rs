@@ -52,7 +52,8 @@ pub(super) fn check(
     let kind = if has_tables {
         tables_kind(raw, given, defaults, report)
     } else if given.iter().any(|input| has_bad_format(input, report)) {
-        // The inputs may be files or tables, so the meaning of a size is unknown.
+        // An input of an unknown format may be files or a table, so the meaning of a size is
+        // unknown.
         InputKind::Files { mini_batch_files: DEFAULT_MINI_BATCH_FILES }
     } else {
         files_kind(raw, given, defaults, report)
@@ -67,7 +68,7 @@ pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, repo
         && *bytes > limits.memory.0
     {
         let message = format!(
-            "found {}, and the entry script, which holds a whole mini-batch, has {} of memory; \
+            "found {}, but the entry script must hold a whole mini-batch in {} of memory; \
              choose a smaller size, or raise limits.memory",
             ByteSize(*bytes),
             limits.memory,
@@ -176,7 +177,7 @@ fn check_keys(input: &RawInput, report: &ErrorReport) {
     let kind = format.table();
     let is_csv = kind == Some(TableKind::Csv);
     let is_text = kind.is_some_and(TableKind::is_text);
-    let is_database = kind.is_some_and(TableKind::is_asked);
+    let is_database = kind.is_some_and(TableKind::is_database);
     let is_parquet = kind.is_some_and(TableKind::may_have_log);
     let csv_inputs = "inputs of format csv or tsv";
     let text_inputs = "inputs of format csv, tsv or jsonl";
@@ -231,7 +232,7 @@ fn check_choices(input: &RawInput, report: &ErrorReport) {
         );
     }
     if let Some(take) = &input.take
-        && format_of(input).table().is_some_and(TableKind::is_asked)
+        && format_of(input).table().is_some_and(TableKind::is_database)
     {
         take.blame(report, "is not for inputs of format sqlite; write a limit into its query");
     }
@@ -280,8 +281,8 @@ fn check_columns(input: &RawInput, report: &ErrorReport) {
     }
 }
 
-/// Refuses inputs with paths both in a store and on this machine, because Sandmill fetches only the paths
-/// in a store.
+/// Refuses inputs with paths both in a store and on this machine. Sandmill fetches either all paths
+/// of an input or no path.
 fn refuse_mixed_paths(input: &RawInput, report: &ErrorReport) {
     let is_remote = |path: &Located<String>| Address::looks_like_one(&path.value);
     let remote = input.paths.iter().filter(|path| is_remote(path)).count();

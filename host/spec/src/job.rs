@@ -55,7 +55,8 @@ pub struct JobSpec {
     /// The program's arguments, with references replaced by guest paths.
     pub arguments: Vec<String>,
     /// How many of the arguments come from the job file. These are the first arguments. The rest are
-    /// settings that are passed on (docs/parallel-run-step.md E11), and change when those settings change.
+    /// settings that Sandmill passes on (docs/parallel-run-step.md E11). They change when those
+    /// settings change.
     pub own_arguments: usize,
     /// The guest's environment.
     pub environment_variables: Vec<(String, String)>,

@@ -37,8 +37,8 @@ pub(super) fn indented(text: &str) -> Option<String> {
     is_changed.then_some(indented)
 }
 
-/// Reads a line, and updates `quote`, the quote that is open at the end of it. Returns the length of the line
-/// without its comment.
+/// Reads a line, and updates `quote`, the quote that is open at the end of the line. Returns the
+/// length of the line without its comment.
 fn follow_quotes(line: &str, quote: &mut Option<u8>) -> usize {
     let bytes = line.as_bytes();
     let mut index = 0;

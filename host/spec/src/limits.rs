@@ -14,7 +14,7 @@ pub(super) fn note_useless(raw: &RawJob, report: &ErrorReport) {
     let given = [&limits.memory, &limits.read, &limits.results, &limits.row, &limits.transfer];
     for limit in given.into_iter().flatten().filter(|limit| limit.value.0 > MAX_WASM_MEMORY) {
         report.notice(format!(
-            "{} is {}, of which an entry script can use {}: the memory of a WebAssembly component cannot \
+            "{} is {}, but an entry script can use at most {}: the memory of a WebAssembly component cannot \
              be larger",
             limit.key,
             limit.value,

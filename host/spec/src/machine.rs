@@ -7,7 +7,8 @@ use std::ffi::OsString;
 pub struct MachineSize {
     /// Processor cores that this process may use.
     pub cores: u32,
-    /// The number of GPUs in the environment (`AZ_BATCHAI_GPU_COUNT_FOUND`), if it is set.
+    /// The value of the environment variable `AZ_BATCHAI_GPU_COUNT_FOUND`, if the variable is set:
+    /// the number of GPUs.
     pub gpus_found: Option<OsString>,
     /// Asks the driver for the number of GPUs. This function is called only if the number is not known
     /// otherwise, because asking takes time.

@@ -265,7 +265,7 @@ pub(super) fn join(raw: &RawJob, inputs: &InputKind, report: &ErrorReport) -> Op
     match (inputs, listed.as_slice()) {
         (_, ["input"]) if *is_single => {}
         (_, _) if *is_single => {
-            blame("expected input, for all columns of the input, or a list of columns (e.g. [id])");
+            blame("expected input (all columns of the input), or a list of columns (e.g. [id])");
         }
         (_, []) => blame("found an empty list; name at least one column, or leave the key out"),
         (InputKind::Files { .. }, [Join::FILE]) => {}

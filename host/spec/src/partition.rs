@@ -10,7 +10,8 @@ use super::tree;
 /// The maximum number of keys. More keys are probably a mistake.
 const MAX_KEYS: usize = 64;
 
-/// Returns the keys, after each key was checked against every input. Empty if mini-batches are made by size.
+/// Checks each key against every input, and returns the keys. Empty if mini-batches are made by
+/// size.
 pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) -> Vec<String> {
     let Some(given) = &raw.partition_keys else {
         // In tables, a template is useful even without keys: it adds columns whose values are parts of the

@@ -13,8 +13,9 @@ use std::path::{Component, Path, PathBuf};
 /// The maximum size of a requirements file.
 const MAX_REQUIREMENTS_BYTES: u64 = 1 << 20;
 
-/// Returns the script that a runtime loads. `None` if the entry script is not in such a language, or with an
-/// error. `source`: the job's source folder. A Python profiler is moved from `worker` into the script.
+/// Returns the script that a runtime loads. `None` if the entry script is not in Python or
+/// JavaScript, or if there is an error. `source`: the job's source folder. Moves the choice of a
+/// Python profiler from `worker` to the script.
 pub(super) fn script(
     raw: &RawJob,
     entry_script: &Path,

@@ -12,7 +12,7 @@ fn is_database(input: &RawInput) -> bool {
     input
         .format
         .as_ref()
-        .is_some_and(|format| format.value.table().is_some_and(TableKind::is_asked))
+        .is_some_and(|format| format.value.table().is_some_and(TableKind::is_database))
 }
 
 /// Checks that a database has exactly one of `table` and `query`. For other formats, `inputs` refuses these

@@ -1,5 +1,5 @@
 //! Replaces registered names in a job file by their paths, before any other check. So all rules for
-//! paths apply to them, including the operator's policy.
+//! paths, including the operator's policy, apply to these paths, too.
 
 use super::error::ErrorReport;
 use super::job::RegisteredModel;

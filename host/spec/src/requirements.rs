@@ -77,8 +77,8 @@ fn parse_line(line: &str) -> Vec<Requirement> {
     bounds.map(requirement).collect()
 }
 
-/// Reads a version and its sign, such as `==1.5.3` or ` < 2`. `None` if the text gives neither an exact
-/// version nor an upper bound.
+/// Reads a comparison sign and a version, such as `==1.5.3` or ` < 2`. `None` if the text gives
+/// neither an exact version nor an upper bound.
 fn parse_bound(text: &str) -> Option<(AcceptedVersions, String)> {
     use AcceptedVersions::{Before, Compatible, This, UpTo};
     let signs =

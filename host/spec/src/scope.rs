@@ -39,7 +39,8 @@ pub(super) struct UnreadNames<'r> {
     keys: &'static [Key],
     entries: Vec<MapEntry>,
     report: &'r ErrorReport,
-    /// Whether this is the top level of a job file. There, messages know the keys of Azure's files.
+    /// Whether this is the top level of a job file. There, the keys of Azure and of similar systems
+    /// get messages of their own.
     is_job: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Reads `parallel_run_step.settings.json` beside the entry script, which says how tables are written
-//! (docs/parallel-run-step.md A11).
+//! Reads the file `parallel_run_step.settings.json` beside the entry script. This file says how
+//! tables are written (docs/parallel-run-step.md A11).
 
 use super::error::{ErrorReport, KeywordError, SettingOrigin};
 use super::{raw, small_file};
@@ -66,7 +66,8 @@ pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings>
 }
 
 impl TableSettings {
-    /// Sets the keywords that are known, and returns all errors. Adds the keywords that were set to `used`.
+    /// Sets the keywords that are known, and returns all errors. Appends to `used` each keyword
+    /// that was set.
     fn fill(&mut self, root: &Value, used: &mut Vec<String>) -> Vec<String> {
         let mut problems = Vec::new();
         let Some(root) = object(root, "the file", &mut problems) else { return problems };

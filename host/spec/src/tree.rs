@@ -96,8 +96,8 @@ pub(super) fn shorten(text: &str) -> Cow<'_, str> {
 pub(super) fn parse(text: &str, report: &ErrorReport) -> Option<YamlNode> {
     let is_valid = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
     // `lenient` indents continuation lines that the YAML standard forbids but other tools accept. If the
-    // first parse fails and the file has such lines, it is parsed again with them indented. Most files have
-    // none, and are parsed only once.
+    // first parse fails and the file has such lines, the file is parsed again with those lines
+    // indented. Most files have no such lines, and are parsed only once.
     let indented = lenient::indented(text).filter(|indented| !is_valid(text) && is_valid(indented));
     match indented {
         Some(indented) => parse_strictly(&indented, report),
@@ -157,7 +157,7 @@ pub(super) fn parse_value(text: &str) -> Result<YamlNode, SpecError> {
     }
 }
 
-/// Makes a node of a text from the command line, unchanged.
+/// Makes a scalar of a text from the command line, without parsing the text as YAML.
 pub(super) fn plain(text: &str) -> YamlNode {
     let value = YamlValue::Scalar { text: text.to_owned(), is_text: true };
     YamlNode { origin: SettingOrigin::File, value }

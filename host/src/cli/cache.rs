@@ -1,4 +1,4 @@
-//! `sandmill cache`: shows how much is cached on this machine for later jobs, and removes it.
+//! `sandmill cache`: shows what this machine caches for later jobs, and removes cached files.
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
@@ -109,13 +109,13 @@ struct Cleared {
     version: u32,
     compiled: Option<CacheAmount>,
     objects: Option<CacheAmount>,
-    /// The objects of running jobs, which are kept.
+    /// The objects that were kept: running jobs use them, or they could not be removed.
     objects_in_use: Option<CacheAmount>,
     guests: Option<CacheAmount>,
-    /// Whether a build was using the files of guest crates, so that they were kept.
+    /// Whether the files of guest crates were kept because a build was using them.
     guests_in_use: bool,
     runtimes: Option<CacheAmount>,
-    /// The runtimes that were kept because none were named.
+    /// The runtimes that were kept because the command named no kinds.
     runtimes_kept: CacheAmount,
 }
 
@@ -177,7 +177,7 @@ impl CacheFolders {
 
     fn clear(&self, which: &[CacheKind]) -> Result<Cleared, Problem> {
         let cache = &self.compiled;
-        // A job does not reinstall a missing runtime; the user must do that.
+        // If no kinds are named, keep the runtimes: only the user can reinstall them, not a job.
         let is_selected =
             |one| which.contains(&one) || (which.is_empty() && one != CacheKind::Runtimes);
         let mut cleared = Cleared { version: VERSION, ..Cleared::default() };
@@ -204,13 +204,13 @@ impl CacheFolders {
     }
 }
 
-/// Adds to an error the context that the folder cannot be read.
+/// If there is an error, adds that the folder cannot be read.
 fn readable<T>(found: io::Result<T>, folder: &Path) -> Result<T, Problem> {
     let context = || format!("the cache {} cannot be read", folder.display());
     found.with_context(context).map_err(Problem::usage)
 }
 
-/// Adds to an error the context that the folder cannot be emptied.
+/// If there is an error, adds that the folder cannot be emptied.
 fn cleaned<T>(done: io::Result<T>, folder: &Path) -> Result<T, Problem> {
     let context = || {
         let folder = folder.display();

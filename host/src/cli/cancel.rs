@@ -54,7 +54,8 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// The job's answer; `None` if it has ended meanwhile. A job that is being prepared has no socket yet.
+/// The job's answer; `None` if the job has ended meanwhile. Waits for the socket of a job that is being
+/// prepared.
 fn reach(dir: &Path, question: ControlQuestion) -> io::Result<Option<ControlAnswer>> {
     let end = Instant::now() + SOCKET_TIMEOUT;
     loop {

@@ -33,7 +33,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// At most this many bytes are shown of each file that the entry script wrote to.
+/// The maximum number of bytes that we show of each file that the entry script wrote to.
 const SHOWN_BYTES: u64 = 64 << 10;
 
 /// How to try an entry script.
@@ -213,7 +213,7 @@ pub(super) fn check(
     checked.describe(&outline.names);
     let cache = Cache::open(check.cache, check.compiler)?;
     let refused = |reason: String, mut checked: CheckedScript| {
-        // The compiler refuses such imports, too, and they are already listed as problems.
+        // `describe` has already listed refused imports as problems, and this reason would repeat them.
         if !checked.has_refused_imports() {
             checked.problems.push(reason);
         }
@@ -293,9 +293,10 @@ pub(super) fn run(
 ) -> anyhow::Result<RunOutcome> {
     let (reported, good) = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
         Some((reported, good)) => (printable(&reported).into_owned(), good),
-        None => {
-            (format!("stopped: not done within {} s (--timeout)\n", limit.as_secs_f64()), false)
-        }
+        None => (
+            format!("stopped: it did not return within {} s (--timeout)\n", limit.as_secs_f64()),
+            false,
+        ),
     };
     Ok(RunOutcome { good, reported, written: captured_output(scratch) })
 }
@@ -337,8 +338,8 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
     Ok((mounts, paths))
 }
 
-/// The program's name and the arguments. References to side inputs and models are replaced by the folders, as
-/// in a job file.
+/// The program name and the arguments of the entry script. References to side inputs and models become
+/// the folders that the guest sees, as in a job file.
 fn arguments(trial: &TrialArguments) -> Vec<String> {
     let groups = [
         ("side_inputs", GUEST_SIDE_INPUTS, &trial.given.side_inputs),

@@ -12,8 +12,8 @@ use anyhow::Context as _;
 /// Checks a script. `say` receives lines about steps that take long.
 ///
 /// # Errors
-/// If there is no runtime for it, or if it cannot be read. Faults of the script itself are not errors but
-/// part of the verdict.
+/// If no runtime for the script is installed, or if the script cannot be read. Faults of the script itself
+/// are not errors but part of the verdict.
 pub(super) fn check_script(
     check: &CheckArguments<'_>,
     say: &mut dyn FnMut(&str),

@@ -20,7 +20,7 @@ pub(super) struct CheckedScript {
     pub(super) bytes: Option<u64>,
     /// The hash of the component, in hex.
     pub(super) sha256: Option<String>,
-    /// For a script: the runtime that runs it; null if none can.
+    /// For a script: the runtime that runs it; null if no runtime can.
     pub(super) runtime: Option<String>,
     /// The kind of input that the entry script takes; null if it does not say.
     pub(super) takes: Option<AcceptedKind>,
@@ -78,14 +78,14 @@ pub(super) struct RunOutcome {
     pub(super) written: CapturedOutput,
 }
 
-/// What was printed and logged.
+/// What the entry script printed and logged.
 #[derive(Debug, Serialize)]
 pub(super) struct CapturedOutput {
-    /// The start of its standard output.
+    /// The start of the standard output.
     pub(super) stdout: String,
-    /// The start of its standard error.
+    /// The start of the standard error.
     pub(super) stderr: String,
-    /// The start of its log.
+    /// The start of the log.
     pub(super) log: String,
 }
 
@@ -229,7 +229,7 @@ mod tests {
     fn checked() -> CheckedScript {
         let component = testing::component(
             "run-only",
-            r#"(import "sandmill:entry/host@0.1.0" "read" (func (param i32 i32 i32)))
+            r#"(import "sandmill:entry/host@0.2.0" "read" (func (param i32 i32 i32)))
             (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
             RUN (i32.const 0))"#,
         );
@@ -246,12 +246,12 @@ mod tests {
     fn imports_are_grouped_by_what_they_give() {
         insta::assert_snapshot!(checked().text(), @"
         Exports:
-          sandmill:entry/entry-run@0.1.0
+          sandmill:entry/entry-run@0.2.0
         Imports, and what they give it:
           the worker's name and folders, the log, and reading whole files
-            sandmill:entry/host@0.1.0
+            sandmill:entry/host@0.2.0
           types only
-            sandmill:entry/types@0.1.0
+            sandmill:entry/types@0.2.0
           ending itself
             wasi:cli/exit@0.2.12
           reading and writing what the other imports give
@@ -291,16 +291,16 @@ mod tests {
           "runtime": null,
           "takes": null,
           "exports": [
-            "sandmill:entry/entry-run@0.1.0"
+            "sandmill:entry/entry-run@0.2.0"
           ],
           "imports": [
             {
-              "name": "sandmill:entry/host@0.1.0",
+              "name": "sandmill:entry/host@0.2.0",
               "gives": "the worker's name and folders, the log, and reading whole files",
               "refused": null
             },
             {
-              "name": "sandmill:entry/types@0.1.0",
+              "name": "sandmill:entry/types@0.2.0",
               "gives": "types only",
               "refused": null
             }

@@ -11,8 +11,9 @@ use std::process::ExitCode;
 pub(super) const PLAN_COMMAND: &str = "plan-worker";
 const WORKER_COMMAND: &str = "worker";
 
-/// Does the work of a child process, if this process was started as one. This comes before the command line
-/// is parsed: a worker must start fast, and must not have the threads or other state of the command line.
+/// Does the work of a child process, if this process was started as one. The caller has not parsed the
+/// command line yet: a worker must start fast, and must not have the threads or other state of the command
+/// line.
 pub(super) fn serve() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next()?;
@@ -49,9 +50,9 @@ pub(super) fn serve() -> Option<ExitCode> {
     }
 }
 
-/// Fails if a command belongs to a feature that this build lacks. `None` for other commands. The parent may
-/// need a feature that this binary lacks: a program that embeds Sandmill may be built with more features than
-/// the binary that it starts.
+/// Fails if a command belongs to a feature that this build lacks. `None` for other commands. The parent
+/// may start such a command: a program that embeds Sandmill may be built with more features than the
+/// binary that it starts.
 fn missing_feature(command: &str) -> Option<ExitCode> {
     let feature = match command {
         store::FETCH_COMMAND => Feature::Stores,
@@ -70,7 +71,7 @@ fn lossy(argument: &OsStr) -> String {
     argument.to_string_lossy().into_owned()
 }
 
-/// The exit code of a child process, named `who`, whose error is printed.
+/// Returns the exit code of a child process. Prints its error, in which `who` names the process.
 fn exit_code(who: &str, result: io::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,

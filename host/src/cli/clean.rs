@@ -55,7 +55,7 @@ fn parse_age(text: &str) -> Result<i64, String> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
-/// Removes the jobs, and prints what was removed.
+/// Removes the selected jobs, and prints what was removed.
 pub(super) fn clean(arguments: &CleanArguments) -> Result<Exit, Problem> {
     let now = Timestamp::now();
     let mut removed = Vec::new();
@@ -94,7 +94,8 @@ fn is_selected(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bo
 }
 
 /// Removes a job's directory, or the part of it that is not kept. Returns the bytes that were freed, or would
-/// be freed with `--dry-run`. `None` if a job has begun in it meanwhile, or if there is nothing to remove.
+/// be freed with `--dry-run`. `None` if a job has begun in the directory meanwhile, or if there is nothing
+/// to remove.
 fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>> {
     // While we hold the directory, no job can begin in it.
     let Some(hold) = JobHold::try_lock(&job.dir)? else { return Ok(None) };
@@ -119,8 +120,8 @@ fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>>
     if arguments.dry_run {
         return Ok(Some(bytes));
     }
-    // The job's state is removed last. If the removal is interrupted, the directory still counts as a job,
-    // and its rest can be removed later.
+    // Remove the job's state last. If the removal is interrupted, the directory still counts as a job, so
+    // a later call can remove the rest.
     to_remove.sort_by_key(|path| *path == JobDir::new(&job.dir).state_file());
     for path in &to_remove {
         remove_tree(path)?;

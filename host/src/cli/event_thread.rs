@@ -66,7 +66,7 @@ impl FollowerArguments {
         }
     }
 
-    /// Calls the program, if there is one. Its failure is only a warning, and does not affect the job.
+    /// Calls the program of `--on-end`, if there is one. If it fails, we only print a warning.
     pub(super) fn call(&self, job: &str, job_dir: &JobDir, status: JobStatus) {
         if let Some(program) = &self.on_end
             && let Err(why) = call(program, job, job_dir, status)
@@ -81,7 +81,7 @@ fn call(program: &Path, job: &str, job_dir: &JobDir, status: JobStatus) -> Resul
     command.env("SANDMILL_JOB", job).env("SANDMILL_STATE", status.to_string());
     let dir = std::path::absolute(job_dir.root()).unwrap_or_else(|_| job_dir.root().to_owned());
     command.env("SANDMILL_DIR", dir).stdin(Stdio::null());
-    // Standard output is only for events.
+    // Our standard output is only for events, so the program writes to our standard error.
     command.stdout(terminal::for_children());
     match command.status() {
         Ok(status) if status.success() => Ok(()),
@@ -119,7 +119,7 @@ impl Reporter for EventThread {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let line = serde_json::to_string(event)?;
         if let Some(lines) = &self.lines {
-            // Fails if the pipe was closed.
+            // Fails if the thread has ended because the pipe was closed.
             let _ = lines.send(line);
         }
         if let EventKind::JobFinished { .. } = event.kind {

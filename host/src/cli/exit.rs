@@ -6,12 +6,13 @@ use std::process::ExitCode;
 /// How the process exits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// The job is completed; the command did its work.
+    /// The job is completed, or another command did its work.
     Completed,
     /// Bad usage, a bad job file, or an input, a component or a folder that cannot be used. No worker was
     /// started. `clap` exits with this code, too.
     Usage,
-    /// The job began and failed; the component did not pass the check, or has refused imports.
+    /// The job began and failed. For `check` and `inspect`: the component did not pass the check, or has
+    /// refused imports.
     Failed,
     /// For `status --exit-code`: the job has not ended. It is running, waits, or was interrupted.
     Unfinished,

@@ -86,7 +86,7 @@ fn suggestion(typed: &str, command: &Command) -> String {
     let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
     let other =
         COMMANDS_OF_OTHER_TOOLS.iter().find(|(other, _)| *other == typed).map(|(_, name)| *name);
-    // `nearest` also recognizes two swapped letters, even in a word of three.
+    // `nearest` also recognizes two swapped letters, even in a word of three letters (`rnu`).
     let meant = other.or_else(|| nearest(typed, names.iter().copied()));
     match meant {
         Some(name) => format!("did you mean sandmill {name}? sandmill --help lists all commands"),

@@ -8,8 +8,8 @@ use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
 use crate::model::{JobDir, MiniBatchId, shell_word};
 use crate::report::{
-    Follower, History, LogFilter, ReportPaths, Resume, explain_json, explain_text, logs_json,
-    print_logs, result_text, standing_text,
+    Follower, History, LogFilter, ReportPaths, Resume, explain_json, explain_text, job_status_text,
+    logs_json, print_logs, result_text,
 };
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
@@ -166,14 +166,14 @@ fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
     match (&history.result, now) {
         (_, CurrentState::Running) => {
             let head = format!("Job {name} is running (process {pid}).\n");
-            head + &standing_text(history, true, clock)
+            head + &job_status_text(history, true, clock)
         }
         (_, CurrentState::Waiting) => {
             let head = format!(
                 "Job {name} is waiting for its turn (process {pid}): other jobs use all that this \
                  machine gives to jobs; sandmill jobs lists them.\n"
             );
-            head + &standing_text(history, true, clock)
+            head + &job_status_text(history, true, clock)
         }
         (
             Some(result),
@@ -192,7 +192,7 @@ fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
                  resume with: {}\n",
                 resume(state).advice(&shown, "")
             );
-            head + &standing_text(history, false, clock)
+            head + &job_status_text(history, false, clock)
         }
     }
 }
@@ -319,7 +319,7 @@ fn follow(path: &Path, filter: &LogFilter) -> io::Result<()> {
     let mut follower = Follower::new(&dir, worker);
     let mut out = BufWriter::new(terminal::stdout());
     loop {
-        // We check first whether the job has ended, so that everything that it wrote before is shown.
+        // Check first whether the job has ended: then this round prints everything that it wrote.
         let is_last = !is_locked(path);
         follower.print_new(is_last, &mut out)?;
         out.flush()?;

@@ -1,5 +1,5 @@
-//! `sandmill inspect COMPONENT`: what a component could access, judged by its imports, and what differs from
-//! another component. A child process parses the files; their code is not run.
+//! `sandmill inspect COMPONENT`: what a component could access, judged by its imports, and how it differs
+//! from another component. A child process parses the files; their code is not run.
 
 use super::WallArgument;
 use super::policy::PolicyArgument;
@@ -166,8 +166,8 @@ fn memory(description: &ScriptDescription) -> String {
         format!("{count} {}", if count == 1 { one } else { many })
     };
     format!(
-        "{} of {bytes} bytes at the start, {} of {elements} elements; limits.memory holds for all \
-         together",
+        "{} of {bytes} bytes at the start, {} of {elements} elements; `limits.memory` limits all \
+         of them together",
         plural(memories.len(), "memory", "memories"),
         plural(tables.len(), "table", "tables"),
     )

@@ -165,7 +165,7 @@ pub(super) fn jobs_below(root: &Path) -> std::io::Result<(Vec<FoundJob>, Vec<Str
     Ok((found, troubles))
 }
 
-/// Adds the job in this directory, or why it cannot be read.
+/// Adds the job in this directory to `found`. If it cannot be read, adds the reason to `troubles`.
 fn add_job(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
     let job_dir = JobDir::new(dir);
     let state = match JobState::read(&job_dir) {

@@ -9,7 +9,7 @@ use std::num::NonZeroU64;
 #[derive(Debug, thiserror::Error)]
 enum NoLimit {
     #[error(
-        "--limit cannot be used with partition_keys, as groups are made of all items; --sample 1% runs a share of the groups"
+        "--limit cannot be used with partition_keys, because grouping needs all items; --sample 1% runs a share of the groups"
     )]
     Groups,
     #[error(
@@ -34,7 +34,7 @@ pub(super) fn settings(
         return Err(Problem::usage(NoLimit::Groups));
     }
     if let InputKind::Tables { inputs, .. } = &spec.input_kind {
-        let is_database = |kind: TableKind| kind.is_asked();
+        let is_database = |kind: TableKind| kind.is_database();
         let database = spec.inputs.iter().zip(inputs).find(|(_, table)| is_database(table.kind));
         if let Some((input, _)) = database {
             return Err(Problem::usage(NoLimit::Database(input.name.clone())));

@@ -101,7 +101,7 @@ impl LoggingArguments {
             return StatusDisplay::Failures;
         }
         // Lines of the log would break the bar.
-        match terminal::is_watched() && LevelFilter::current() == LevelFilter::OFF {
+        match terminal::shows_progress_bar() && LevelFilter::current() == LevelFilter::OFF {
             true => StatusDisplay::Bar,
             false => StatusDisplay::Lines,
         }
@@ -124,12 +124,12 @@ fn with_spans(targets: Targets) -> Targets {
     }
 }
 
-/// Standard error, line by line. The function escapes each line and prints it, so untrusted text cannot
-/// add lines or control the terminal.
+/// Writes to standard error, line by line. The field is the function that escapes a line and prints it.
+/// So untrusted text cannot add lines or control the terminal.
 struct StderrLines(fn(&str));
 
 impl Write for StderrLines {
-    /// Each call has a whole line.
+    /// The formatter passes a whole line to each call.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         (self.0)(String::from_utf8_lossy(line).trim_end_matches('\n'));
         Ok(line.len())

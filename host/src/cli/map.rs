@@ -158,7 +158,7 @@ impl Mapper<'_> {
             // The entry script may be in an endless loop.
             drop(self.trial);
         }
-        // Waits until the results so far have been read, or the reader is gone.
+        // Wait until the reader has read the results so far, or has closed the pipe.
         let _ = match result {
             Ok(()) => written.recv().map_err(drop),
             Err(_) => written.recv_timeout(DRAIN_TIMEOUT).map_err(drop),
@@ -208,7 +208,7 @@ impl Mapper<'_> {
         let mut into = data.try_clone()?;
         let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         Builder::new().name("input".to_owned()).spawn(move || {
-            // If the child is gone, its exit says why.
+            // Ignore write errors, which mean that the child has ended: `follow` reports how.
             if let Err(PassError::Read(error)) = pass(&mut from, &mut into) {
                 let _ = endings.input.set(error);
                 stopper.stop();
@@ -219,7 +219,7 @@ impl Mapper<'_> {
         let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         let mut out_of = data;
         Builder::new().name("output".to_owned()).spawn(move || {
-            // `follow` reports how the child ended.
+            // Ignore read errors: `follow` reports how the child ended.
             if let Err(PassError::Write(error)) = pass(&mut out_of, &mut to) {
                 let _ = endings.output.set(error);
                 stopper.stop();
@@ -229,7 +229,7 @@ impl Mapper<'_> {
         Ok(written)
     }
 
-    /// Follows the reports about the mini-batches.
+    /// Follows the child's reports about the mini-batches, until the end or a failure.
     fn follow(&mut self, threshold: i64) -> Result<(), Problem> {
         let mut running = None;
         let mut call = "init";
@@ -244,7 +244,7 @@ impl Mapper<'_> {
                 None => {
                     let seconds = self.limit.as_secs_f64();
                     return Err(failure(&format!(
-                        "{place}stopped: {call} was not done within {seconds} s (--timeout)"
+                        "{place}stopped: {call} did not return within {seconds} s (--timeout)"
                     )));
                 }
                 Some(MapNews::Ready) => limit = None,

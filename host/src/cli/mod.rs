@@ -1,5 +1,5 @@
 //! The command line, with one file per command. Only this module uses both the engine and the reports, and
-//! only it turns errors into messages and exit codes (`exit`). It imports everything.
+//! only it turns errors into messages and exit codes (`exit`). It may import every other module.
 //!
 //! Messages go to standard error. Standard output carries only what other programs may read.
 

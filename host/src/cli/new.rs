@@ -24,7 +24,7 @@ pub(super) struct NewArguments {
     kind: TemplateInput,
 }
 
-/// Creates the folder in the current folder.
+/// Creates the folder of the entry script in the current folder.
 pub(super) fn new(arguments: &NewArguments) -> Result<Exit, Problem> {
     let name = &arguments.name;
     check(name).map_err(Problem::usage)?;
@@ -98,7 +98,7 @@ fn check(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The SDK in this folder, as keys of a dependency.
+/// The keys of a dependency on the SDK in this folder.
 fn sdk(folder: &Path) -> anyhow::Result<String> {
     if !is_sdk(folder) {
         bail!(
@@ -107,7 +107,7 @@ fn sdk(folder: &Path) -> anyhow::Result<String> {
             folder.display()
         );
     }
-    // The path is relative to our working directory, but the new crate is elsewhere.
+    // The path may be relative to our working directory, but the new crate is in another folder.
     let folder = folder
         .canonicalize()
         .with_context(|| format!("the folder {} cannot be found", folder.display()))?;

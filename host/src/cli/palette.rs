@@ -1,5 +1,4 @@
-//! The colours of the output. They are used on terminals, unless the terminal or the user does not want
-//! colours.
+//! The colours of the output. Sandmill uses them on terminals, unless the user or the terminal refuses them.
 //!
 //! Lines are coloured by their prefixes, after untrusted text has been escaped: no text can add its own
 //! colours.
@@ -127,7 +126,7 @@ fn prefixes() -> [(&'static str, Style); 5] {
     ]
 }
 
-/// The words for how a job ended, which follow its name.
+/// The words that say how a job ended. In a line, they follow the job's name.
 fn job_endings() -> [(&'static str, Style); 5] {
     [
         ("completed", style().green()),

@@ -80,7 +80,7 @@ pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Res
     // If the planner dies because of a file, it is not restarted as in a job. Instead, we name the file.
     request.reports_files = true;
     request.asks = objects.asks();
-    // Allow the planner to be silent as long as when a job is resumed.
+    // Allow the planner to be silent for as long as a resumed job allows.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store =
@@ -145,7 +145,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     io.is_some_and(|error| error.kind() == ErrorKind::BrokenPipe)
 }
 
-/// The folder in which rows are grouped by key and text is decompressed; an empty path if there are no
+/// The folder in which the planner groups rows by key and decompresses text; an empty path if there are no
 /// tables.
 fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
     match kind {
@@ -161,7 +161,7 @@ const CTRL_C_DELAY: Duration = Duration::from_millis(500);
 /// Ctrl-C, the planner is killed and its spilled files are removed.
 struct StandalonePlanner {
     child: Arc<Mutex<Option<Child>>>,
-    /// The pipe for answers about the files that the planner asks for. `None` if it does not ask.
+    /// The pipe for answers about the files that the planner asks for. `None` if the planner does not ask.
     stdin: Option<ChildStdin>,
     question: Arc<PlannerQuestion>,
     spill: PathBuf,
@@ -180,8 +180,8 @@ impl StandalonePlanner {
         let child = planner.child.clone();
         let spill = planner.spill.clone();
         let watched = signals::on_each(move |_, signal_name| {
-            // The lock is held until the exit: no other thread can start a process or report the planner's
-            // death.
+            // We hold the lock until the exit, so that no other thread can start a process or report the
+            // planner's death.
             let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
             kill_planner(&mut child, &spill);
             say(&format!("{signal_name}: nothing was run"));
@@ -246,8 +246,8 @@ impl StandalonePlanner {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let status = child.as_mut().map(Child::wait);
         drop(child);
-        // Until the planner has its own process group, Ctrl-C reaches the planner, too. Then we wait for our
-        // own signal handler.
+        // Ctrl-C reaches the planner, too, until the planner has its own process group. If the planner died
+        // of it, wait for our own signal handler, which exits.
         let by_signal = status.as_ref().and_then(|status| status.as_ref().ok()?.signal());
         if by_signal
             .is_some_and(|signal| [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].contains(&signal))
@@ -264,8 +264,8 @@ impl Drop for StandalonePlanner {
     }
 }
 
-/// Reads messages on a thread, which reads a few in advance. The planner is untrusted, so its messages are
-/// checked, too.
+/// Reads the planner's messages on a thread, a few in advance. The thread also checks them, because the
+/// planner is untrusted.
 fn listen(
     stdout: ChildStdout,
     question: Option<Arc<PlannerQuestion>>,
@@ -303,7 +303,7 @@ fn kill_planner(child: &mut Option<Child>, spill: &Path) {
     }
 }
 
-/// The source of the planner's objects.
+/// Fetches the objects that the planner wants to open.
 struct PlannerObjects<'a> {
     reads: node::PlannerReads,
     objects: &'a mut JobObjects,

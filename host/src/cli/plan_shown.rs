@@ -25,7 +25,7 @@ pub(super) struct PlanTable<'a, W> {
     keeps_all: bool,
     first: Vec<PlanRow>,
     last: VecDeque<PlanRow>,
-    /// The inputs whose columns are printed instead of the table.
+    /// With `--write-schema`: the inputs whose inferred columns `plan` prints instead of this table.
     pub(super) schema_of: Option<&'a [TableInput]>,
 }
 
@@ -197,7 +197,7 @@ fn location(work: &MiniBatchWork) -> String {
             let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
             format!("{}, {bytes} bytes", range_text(files.next(), files.next_back()))
         }
-        MiniBatchWork::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
+        MiniBatchWork::Rows(rows) => format!("rows of one group, {} bytes", rows.text.length),
         MiniBatchWork::Table(slice) => {
             format!("{}, from row {}, about {} bytes", slice.file, slice.first_row + 1, slice.bytes)
         }

@@ -218,7 +218,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
         ModelCommand::Register { new, path } => {
             if Address::looks_like_one(path) {
                 return Err(Problem::usage(anyhow!(
-                    "found {path}, which is in a store, and models are read from this machine; fetch it \
+                    "found {path}, which is in a store; a model must be on this machine: download it \
                      first, and register the file or the folder"
                 )));
             }
@@ -274,8 +274,8 @@ fn register(
 /// must name a datastore that the operator has set up, so that every user of the dataset's name has access.
 fn in_a_store(name: &str, address: &str) -> Problem {
     Problem::usage(anyhow!(
-        "found {address}, the address of a store; data in a store is registered by the name of a datastore \
-         and the path there: sandmill dataset register {name} PATH --datastore NAME (or write the address \
+        "found {address}, the address of a store; to register data in a store, name a datastore and a \
+         path in it: sandmill dataset register {name} PATH --datastore NAME (or write the address \
          into the job file, as the input's path)"
     ))
 }
@@ -294,7 +294,8 @@ fn text(path: &Path) -> Result<String, Problem> {
     })
 }
 
-/// The files that the paths contain now, listed as a job would list them.
+/// What the paths contain now: the number of files, their size, and the latest change. Lists the files as a
+/// job would list them.
 fn content(name: &str, paths: &[String]) -> Result<RegisteredContent, Problem> {
     let input = JobInput {
         name: name.to_owned(),

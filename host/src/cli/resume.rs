@@ -22,7 +22,7 @@ use std::path::PathBuf;
 pub(super) struct ResumeArguments {
     #[command(flatten)]
     job: JobArgument,
-    /// Sets KEY of the job file to VALUE, in addition to the settings when the job began. Only settings that
+    /// Sets KEY of the job file to VALUE. The settings with which the job began stay in force. Only settings that
     /// do not change the rows may be set (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<KeyAndValue>,

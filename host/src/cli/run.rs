@@ -1,6 +1,6 @@
-//! `sandmill run`: a job from its file to its exit code.
+//! `sandmill run`: runs a job, from the job file to the exit code.
 //!
-//! If the job was run before, it is resumed, or its result is reused.
+//! If the job was run before, this command resumes the job or reuses its result.
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;

@@ -34,7 +34,7 @@ pub(super) fn schema_block(
             continue;
         }
         if !input.types.is_empty() {
-            let _ = writeln!(text, "    # instead of types");
+            let _ = writeln!(text, "    # replaces the key types");
         }
         let _ = writeln!(text, "    {}:", if is_whole { "schema" } else { "types" });
         for (name, kind) in &columns {
@@ -43,7 +43,11 @@ pub(super) fn schema_block(
             }
         }
         for (name, _) in without_type {
-            let _ = writeln!(text, "      # {}: has parts, which are inferred", yaml_name(name));
+            let _ = writeln!(
+                text,
+                "      # {}: has nested fields; Sandmill infers their types",
+                yaml_name(name)
+            );
         }
     }
     Ok(text)

@@ -24,7 +24,7 @@ impl ExistingScript {
         Ok(Self { path: found, guest: format!("{GUEST_SOURCE}/{name}") })
     }
 
-    /// Chooses the runtime that runs it. `say` receives lines about steps that take long.
+    /// Chooses the runtime that runs the script. `say` receives lines about steps that take long.
     ///
     /// # Errors
     /// See [`Chooser::choose`].
@@ -54,8 +54,8 @@ impl ExistingScript {
         chooser.choose(script, runtime, say)
     }
 
-    /// Mounts the script, its runtime's library and a folder for temporary files, which are created in
-    /// `setup.scratch`.
+    /// Mounts a copy of the script, the library of its runtime, and a folder for temporary files. Creates
+    /// the copy and the folder in `setup.scratch`.
     pub(super) fn mount_into(
         self,
         library_folder: Option<&Path>,

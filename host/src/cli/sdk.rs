@@ -20,7 +20,7 @@ const REPOSITORY_PART: &str = "\n[dev-dependencies]";
 /// # Errors
 /// If a file cannot be written.
 pub(super) fn write(folder: &Path) -> io::Result<()> {
-    // In this repository, `wit` is a link to the contract.
+    // `FILES` lacks the contract: in this repository, the SDK's folder `wit` is a link.
     let contract = WIT.iter().map(|(name, text)| (format!("wit/{name}"), *text));
     let files = FILES.iter().map(|(name, text)| ((*name).to_owned(), *text));
     for (name, text) in files.chain(contract) {

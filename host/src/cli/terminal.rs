@@ -1,5 +1,6 @@
 //! The only module that writes to standard output and standard error. Texts may contain untrusted words
-//! (keys, paths, names, headers of inputs), so control characters and invisible characters are escaped.
+//! (keys, paths, names, headers of inputs), so this module escapes control characters and invisible
+//! characters.
 //! `tests/tests/repository/floors.rs` (`only_the_terminal_module_prints`) makes sure that no other file
 //! prints.
 
@@ -115,8 +116,8 @@ pub(super) fn stderr() -> Printable<io::Stderr> {
     Printable::new(io::stderr(), OutputStream::Err)
 }
 
-/// Whether standard error is a terminal that can draw.
-pub(super) fn is_watched() -> bool {
+/// Whether standard error is a terminal that can show a progress bar.
+pub(super) fn shows_progress_bar() -> bool {
     io::stderr().is_terminal() && !palette::is_dumb(std::env::var_os("TERM"))
 }
 
@@ -132,7 +133,7 @@ pub(super) fn usage(error: &clap::Error) -> Exit {
     Exit::Completed
 }
 
-/// Has the messages of panics printed like all other text, with escapes.
+/// From now on, messages of panics are printed like all other text, with escapes.
 pub(super) fn watch_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -195,7 +196,7 @@ impl<W: Write> Write for Printable<W> {
 
 impl<W: Write> Drop for Printable<W> {
     fn drop(&mut self) {
-        // It is not an error if the reader is gone.
+        // It is not an error if the reader has closed the pipe.
         let _ = self.pass_rest();
     }
 }

@@ -79,8 +79,8 @@ fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
     let list = names[..names.len().min(MAX_NAMED)].join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     anyhow!(
-        "{name} is not a job directory, and no job in {shown} has this name{like} The newest come \
-         first: {list}{more}"
+        "{name} is not a job directory, and no job in {shown} has this name{like} The jobs \
+         there, the newest first: {list}{more}"
     )
 }
 
@@ -133,7 +133,7 @@ mod tests {
         let whole = jobs.join("older").display().to_string();
         assert_eq!(found(Some(&whole)), jobs.join("older"));
         assert_eq!(found(Some("/etc")), Path::new("/etc"), "the command reports what is missing");
-        assert_snapshot!(error(Some("irsi")), @"irsi is not a job directory, and no job in jobs has this name; did you mean iris? The newest come first: iris, zoo, older");
-        assert_snapshot!(error(Some("unlike-any")), @"unlike-any is not a job directory, and no job in jobs has this name. The newest come first: iris, zoo, older");
+        assert_snapshot!(error(Some("irsi")), @"irsi is not a job directory, and no job in jobs has this name; did you mean iris? The jobs there, the newest first: iris, zoo, older");
+        assert_snapshot!(error(Some("unlike-any")), @"unlike-any is not a job directory, and no job in jobs has this name. The jobs there, the newest first: iris, zoo, older");
     }
 }

@@ -1,8 +1,9 @@
 //! The cache folders that hold objects.
 //!
-//! A folder `CACHE/2-DIGEST-N` is a slot. Its folder `data` holds the objects of one folder in a store, as
-//! files under their names in the store. N counts the jobs that use the same objects at the same time. Each
-//! job has its own copy, since an object may change between them.
+//! A folder `CACHE/2-DIGEST-N` is a slot. Its folder `data` holds the objects of one folder in a
+//! store, as files under their names in the store. N distinguishes jobs that use the same objects
+//! at the same time. Each job has its own copy, since an object may change in the store after one
+//! job has fetched it.
 //!
 //! - `lock` is locked by the job that uses the slot.
 //! - The time of `used` says when a job last took the slot.
@@ -34,7 +35,7 @@ pub(super) const WRITABLE_FOLDERS: [&str; 3] = ["data", "part", "list"];
 const LAYOUT_PREFIX: &str = "2-";
 /// The number of letters of the digest in a slot's name.
 const DIGEST_LETTERS: usize = 24;
-/// The length and time of a probe file, with which we see whether the file system rounds times.
+/// The length and time that we give a probe file, to find out whether the file system rounds times.
 const PROBE_VERSION: FileVersion =
     FileVersion { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
 /// The maximum number of jobs that use the same objects at the same time.
@@ -155,7 +156,8 @@ impl TimeResolution {
         self.keeps_times
     }
 
-    /// The manifest's record of an object whose file has this length, and for which we set this time.
+    /// The manifest's record of an object whose file gets this length and time. The record has the
+    /// time that the file system will store.
     pub(super) fn record(&self, wanted: FileVersion) -> io::Result<ManifestObject> {
         let mut object = ManifestObject::from(wanted);
         if !self.keeps_times {
@@ -280,11 +282,11 @@ pub(super) fn prune(cache: &Path, max_bytes: u64) {
     }
 }
 
-/// Removes a slot, unless a job uses it by now. Returns whether the slot is gone.
+/// Removes a slot, unless a job uses it by now. Returns whether the slot was removed.
 fn remove(folder: &Path) -> bool {
     let Ok(Some(_lock)) = try_lock(folder) else { return false };
-    // We remove the data first, then the rest with the lock file. A job that waits for the lock then finds no
-    // folder, and makes a new one.
+    // We remove the data first, and then the lock file with the rest. After that, a job that waits
+    // for the lock finds that the folder no longer exists, and creates a new one.
     fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok()
 }
 
@@ -436,7 +438,7 @@ mod tests {
         let old = cache
             .join(idle.file_name().unwrap().to_str().unwrap().strip_prefix(LAYOUT_PREFIX).unwrap());
         fs::create_dir_all(old.join("data")).unwrap();
-        // Other files in the cache folder that the operator named.
+        // The operator chooses the cache folder, so it may hold other files.
         fs::create_dir_all(cache.join("photos/data")).unwrap();
         fs::write(cache.join("photos/data/one"), "mine").unwrap();
         let one = CachedObjects { objects: 1, bytes: 100 };
@@ -468,7 +470,7 @@ mod tests {
         let slot = CacheDir::acquire(&cache, "s3://b/x").unwrap();
         assert_ne!(slot.folder(), old);
         assert_eq!(fs::read_dir(slot.data()).unwrap().count(), 0);
-        // A job of an earlier version may still use it.
+        // A job of an earlier version of Sandmill may still use the old slot.
         let used = try_lock(&old).unwrap().unwrap();
         prune(&cache, u64::MAX);
         assert!(old.join("data/object").exists());
@@ -513,7 +515,8 @@ mod tests {
         assert!(!is_object(Path::new("a")) && !is_object(Path::new("/etc/passwd")));
     }
 
-    /// A job that waits for a folder while another one removes it gets a folder that exists.
+    /// If another process removes a slot while a job waits for the slot's lock, the job gets a new
+    /// slot.
     #[test]
     fn a_removed_folder_is_created_again_when_claimed() {
         let dir = tempfile::tempdir().unwrap();

@@ -6,7 +6,8 @@ use crate::protocol::store::StoreConfig;
 use crate::spec::Datastores;
 use std::ffi::OsString;
 
-/// The settings of an address's store, and the prefix of the datastore's keys. The error is shown to users.
+/// Returns the settings that open an address's store, and the prefix that the datastore adds to
+/// keys (empty if the address names no datastore). The error is shown to users.
 pub(super) fn configure(
     address: &Address,
     datastores: &Datastores,
@@ -90,9 +91,10 @@ fn variables(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// The prefixes of the environment variables that name unusual metadata or role servers, such as those of
-/// pods, tasks and applications. They apply to a datastore with this `option`, which says how to get
-/// credentials. Google's variables are not here, since the library reads them by itself.
+/// The prefixes of the environment variables that say where a pod, a task or an application gets
+/// its credentials, instead of from the usual metadata server. They apply to a datastore with this
+/// `option`, which says how to get credentials. Google's variables are not here, because the
+/// library `object_store` reads them itself.
 fn identity_variables(kind: StoreKind, option: &str) -> Option<&'static [&'static str]> {
     const STS_ENDPOINT: &str = "AWS_ENDPOINT_URL_STS";
     match (kind, option) {
@@ -115,7 +117,8 @@ pub(super) fn is_endpoint(option: &str) -> bool {
     option.ends_with("base_url") || (option.contains("endpoint") && !is_other)
 }
 
-/// The environment variables with these prefixes, under the names that the library uses.
+/// The environment variables with these prefixes, as options of the library `object_store`: with
+/// lower-case names.
 fn from_environment(
     prefixes: &[&str],
     environment: impl Iterator<Item = (OsString, OsString)>,
@@ -145,10 +148,10 @@ mod tests {
     #[test]
     fn invalid_bucket_names_are_refused() {
         let refused = |address: &str| configured(address, &[]).unwrap_err();
-        insta::assert_snapshot!(refused("s3://a b/x"), @r#"found the bucket "a b"; its name may have English letters, digits, - _ . and $, and at most 255 of them"#);
+        insta::assert_snapshot!(refused("s3://a b/x"), @r#"found the bucket "a b"; its name may have 1 to 255 characters: English letters, digits, - _ . and $"#);
         for address in ["gs://bäh/x", "az://c?/x", &format!("s3://{}/x", "x".repeat(256))] {
             let error = refused(address).to_string();
-            assert!(error.contains("its name may have English letters"), "{error}");
+            assert!(error.contains("its name may have 1 to 255 characters"), "{error}");
         }
     }
 

@@ -57,8 +57,8 @@ pub enum StoreError {
     },
     /// A name that no store can have.
     #[error(
-        "found the {what} {name:?}; its name may have English letters, digits, - _ . and $, and \
-         at most {LONGEST_NAME} of them"
+        "found the {what} {name:?}; its name may have 1 to {LONGEST_NAME} characters: English \
+         letters, digits, - _ . and $"
     )]
     Name {
         /// `bucket`, `container` or `account`.
@@ -134,13 +134,13 @@ pub enum StoreError {
         /// Where the link leads.
         path: PathBuf,
     },
-    /// The fetcher process made a link that leads out of the cache, for an input.
-    #[error("what was fetched leads out of the cache, to {}: do not trust that store", .0.display())]
+    /// Like [`Outside`](Self::Outside), for a path of an input whose address is not known.
+    #[error("a downloaded path is a link that leads out of the cache, to {}: do not trust this store", .0.display())]
     AllOutside(PathBuf),
     /// The thread that fetches cannot be started.
     #[error("nothing can be fetched: {0}")]
     Thread(#[source] io::Error),
-    /// The fetcher process cannot be started, or cannot be waited for.
+    /// The fetcher process cannot be started, or we cannot wait for its end.
     #[error("the process that fetches cannot be started: {0}")]
     Start(#[source] io::Error),
     /// The fetcher process ended too early.
@@ -154,7 +154,7 @@ pub enum StoreError {
     /// The fetcher process sent an invalid message.
     #[error("the process that fetches sent an invalid message: {0}")]
     Nonsense(#[source] FrameError),
-    /// The fetcher process finished before the leader closed its input.
+    /// The fetcher process finished before the leader closed the process's input.
     #[error("the process that fetches has ended")]
     Over,
     /// The fetcher process reported nothing for too long.
@@ -210,7 +210,7 @@ fn printable(text: &str) -> String {
 }
 
 fn with_stderr(faults: &str) -> String {
-    if faults.is_empty() { String::new() } else { format!("; what it said: {faults}") }
+    if faults.is_empty() { String::new() } else { format!("; its output: {faults}") }
 }
 
 impl From<Failed> for StoreError {

@@ -22,9 +22,9 @@ pub(super) struct FolderLists {
 }
 
 impl FolderLists {
-    /// The next object, with the index of its folder. `None` at the end, and while enough folders are busy.
-    /// Folders that were given up are skipped. An error has the index of a folder and says why its manifest
-    /// cannot be read.
+    /// The next object, with the index of its folder. `None` at the end, and while
+    /// [`MAX_BUSY_FOLDERS`] folders are busy. Folders that were given up are skipped. An error has
+    /// the index of a folder and says why its manifest cannot be read.
     pub(super) fn next(
         &mut self,
         queues: &[FetchQueue],

@@ -216,9 +216,9 @@ impl FetchQueue {
         Ok(())
     }
 
-    /// Handles the death of the process. If objects were requested one by one, the current one fails, and is
-    /// returned. Otherwise, all objects are requested again one by one. An error means that too many
-    /// processes died.
+    /// Handles the death of the process. If objects were requested one by one, returns the current
+    /// one, as failed. Otherwise, the objects that the process was working on are requested again,
+    /// one by one. Fails if too many processes died.
     pub(super) fn died(&mut self) -> Result<Lost, StoreError> {
         // We have already ended the process.
         let Some(fetcher) = self.fetcher.take() else { return Ok(Lost::default()) };
@@ -241,8 +241,8 @@ impl FetchQueue {
         Ok(Lost::default())
     }
 
-    /// Handles a process that reported nothing for too long. If objects are requested one by one, the process
-    /// is ended, and the current object is returned as failed. `None` otherwise.
+    /// Handles a process that reported nothing for too long. If objects are requested one by one,
+    /// ends the process, and returns the current object, as failed. `None` otherwise.
     pub(super) fn fell_silent(&mut self) -> Option<Vec<PathBuf>> {
         self.is_careful.then(|| {
             self.fetcher = None;
@@ -250,8 +250,8 @@ impl FetchQueue {
         })
     }
 
-    /// Gives this folder up, for this reason: ends the process, and returns all objects that were requested
-    /// or waited.
+    /// Gives this folder up, for this reason: ends the process, and returns all objects that were
+    /// requested or waiting.
     pub(super) fn give_up(&mut self, reason: &str) -> Lost {
         self.given_up = Some(reason.to_owned());
         self.fetcher = None;

@@ -1,18 +1,19 @@
 //! Stores: copies objects of S3, Azure, Google and web servers to this machine, where the planner and the
 //! workers read them like any other file.
 //!
-//! The fetcher process is a process of the same binary that uses the network, behind a wall. This crate uses
-//! `model`, `wire`, `wall`, `data` and `spec`. Its users are `node` and the command line.
+//! The fetcher process runs the same binary. Only this process uses the network, and it runs behind
+//! a wall. This crate uses `model`, `wire`, `wall`, `data` and `spec`. Its users are `node` and the
+//! command line.
 //!
 //! - `error`: the errors in the leader, with their messages;
 //! - `config`: turns an address into the settings that open its store, from the file of datastores or the
 //!   environment;
 //! - `cache_dir`: the cache folders that hold objects, called slots;
-//! - `stager`: has the objects of a job listed and fetched;
+//! - `stager`: lists and fetches the objects of a job through fetcher processes;
 //! - `objects`: the job's handle on its objects;
-//! - `prefetch`: prefetches objects and evicts them, or fetches all objects; `fetch_all`: which object comes
-//!   next then; `fetch_queue`: a folder with its fetcher process; `process`: starts fetcher processes;
-//!   `events`: the messages between the threads;
+//! - `prefetch`: prefetches objects and evicts them, or fetches all objects; `fetch_all`: chooses
+//!   the next object if all are fetched; `fetch_queue`: a folder with its fetcher process;
+//!   `process`: starts fetcher processes; `events`: the messages between the threads;
 //! - `network`: the code of the fetcher process, in builds with the feature `stores`;
 //! - `secrets`: removes secrets from what the fetcher process and the stores report.
 
@@ -41,8 +42,8 @@ pub use objects::JobObjects;
 pub use process::FETCH_COMMAND;
 pub use stager::{FetchTiming, KeptObjects, Stager, Watch};
 
-/// How many objects are in the folder of a cache, and their size. A folder that does not exist holds no
-/// objects.
+/// The number of objects in a cache folder, and the sum of their lengths. A folder that does not
+/// exist holds no objects.
 ///
 /// # Errors
 /// If the folder cannot be read.

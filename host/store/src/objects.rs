@@ -26,7 +26,7 @@ pub struct JobObjects {
     slots: Vec<CacheDir>,
 }
 
-/// The thread that has objects fetched.
+/// The thread that fetches objects, through fetcher processes.
 #[derive(Debug)]
 struct FetchThread {
     thread: Option<JoinHandle<()>>,
@@ -79,8 +79,8 @@ impl JobObjects {
         source.manifest.is_some()
     }
 
-    /// Returns a function that says whether a path belongs to an object, fetched or not. It is fast if the
-    /// paths of a folder come in order.
+    /// Returns a function that says whether a path belongs to an object, fetched or not. The
+    /// function is fast if the caller passes the paths of a folder in their order.
     pub fn lookup(&self) -> impl FnMut(&Path) -> bool {
         let mut slots: Vec<_> = self.slots.iter().map(CacheDir::lookup).collect();
         move |path| slots.iter_mut().any(|is_object| is_object(path))
@@ -137,7 +137,8 @@ impl JobObjects {
 
     fn send(&self, event: StoreEvent) {
         if let Some(fetching) = &self.fetching {
-            // The thread has already ended only if the disk is full, which it has reported.
+            // Fails only if the thread has ended because the disk is full. The thread has reported
+            // that.
             let _ = fetching.events.send(event);
         }
     }
@@ -166,7 +167,8 @@ mod tests {
     use super::*;
     use crate::cache_dir::manifest_path;
 
-    /// A fetcher process may be compromised, and a source may be the target of a link that it made.
+    /// A compromised fetcher process may make links, and a source's path may be the target of such
+    /// a link.
     #[test]
     fn sources_outside_the_cache_are_not_claimed() {
         let dir = tempfile::tempdir().unwrap();

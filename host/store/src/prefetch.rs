@@ -1,9 +1,10 @@
-//! Prefetches the objects that mini-batches and the planner need, as many as the cache has room for, and
-//! evicts objects that are no longer needed. If all objects fit into the cache, it may fetch all of them
-//! instead; the planner's requests come first then. Runs on its own thread.
+//! Prefetches the objects that mini-batches and the planner need, as many as the cache has room
+//! for, and evicts objects that are no longer needed. If all objects fit into the cache, the plan
+//! may be to fetch all of them instead. Even then, this code first fetches what the planner
+//! requests. It runs on its own thread.
 //!
-//! An object counts as present if its file has the length and time that the manifest says. Which objects
-//! cannot be fetched is kept in memory only.
+//! An object counts as present if its file has the length and time that the manifest says. The list
+//! of objects that cannot be fetched is in memory only.
 
 use super::error::StoreError;
 use super::events::{StagingReport, StoreEvent};
@@ -42,7 +43,7 @@ const MAX_ENTRIES_PER_TURN: usize = 500;
 /// numbers.
 pub(super) const PLANNER_REQUESTS: u64 = 1 << 63;
 
-/// The objects to fetch, and how many of them the cache may hold at the same time.
+/// The objects to fetch, and how many bytes of them the cache may hold at the same time.
 #[derive(Debug)]
 pub(super) struct FetchPlan {
     pub(super) program: PathBuf,
@@ -50,7 +51,8 @@ pub(super) struct FetchPlan {
     pub(super) requests: Vec<FetchRequest>,
     /// The maximum number of bytes that the objects may take in the cache.
     pub(super) room: u64,
-    /// Whether objects are removed once no user needs them, because not all of them fit into the cache.
+    /// Whether objects are removed once no request needs them, because not all of them fit into the
+    /// cache.
     pub(super) evicts: bool,
     /// Whether all objects are fetched, in the order of the manifests. All of them fit into the cache.
     pub(super) fetches_all: bool,
@@ -60,8 +62,8 @@ pub(super) struct FetchPlan {
 #[derive(Debug)]
 struct NeededObject {
     bytes: u64,
-    /// How many requests need the object. If this becomes 0 while the object is being fetched, it is removed
-    /// when it has arrived.
+    /// How many requests need the object. If this number becomes 0 during the download, the object
+    /// is removed when it has arrived.
     users: usize,
     state: HeldState,
 }
@@ -173,10 +175,9 @@ pub(super) fn run(
 }
 
 impl Prefetcher {
-    /// Handles a new request. If all its objects are held already, the request needs no room, and need not
-    /// wait for an earlier request of the planner that has no room yet. But it waits for earlier
-    /// mini-batches: mini-batches run in order, and the objects of a later one could leave no room for an
-    /// earlier one.
+    /// Handles a new request. A request whose objects are all held needs no room, so waiting requests
+    /// of the planner do not delay it. Waiting requests of mini-batches do: mini-batches run in
+    /// order, and the objects of a later one could leave no room for an earlier one.
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.folder_of(file).is_some();
@@ -187,7 +188,7 @@ impl Prefetcher {
         }
     }
 
-    /// Admits the waiting requests that there is room for, in their order.
+    /// Admits waiting requests in their order, until there is no room for the next one.
     fn admit(&mut self) {
         while let Some(WaitingObject { number, files, objects }) = self.waiting.pop_front() {
             let objects = objects.unwrap_or_else(|| self.find_objects(&files));
@@ -378,8 +379,8 @@ impl Prefetcher {
         let _ = self.arrivals.send(StagingReport::Ready(number, failed));
     }
 
-    /// Handles a report of a fetcher process. Breaks if the disk is full: the processes end with the caller,
-    /// and no new process is started.
+    /// Handles a report of a fetcher process. Breaks if the disk is full. The caller then returns,
+    /// which ends all processes.
     fn on_fetcher_report(
         &mut self,
         index: usize,
@@ -493,8 +494,8 @@ impl Prefetcher {
         self.evict_unneeded(file);
     }
 
-    /// Drops a request, which may still be waiting. The objects that only this request needed make room when
-    /// they have arrived.
+    /// Drops a request, which may still be waiting. The objects that only this request needed are
+    /// evicted, once they have arrived.
     fn release(&mut self, number: u64) {
         self.waiting.retain(|waiting| waiting.number != number);
         let Some(request) = self.admitted.remove(&number) else { return };
@@ -527,8 +528,8 @@ impl Prefetcher {
     }
 }
 
-/// Opens the folder of a file without following links. Returns the open folder, and a path to the file
-/// through this folder. A fetcher process can write to the folder, and may have been compromised.
+/// Opens the folder of a file without following links. Returns the open folder, and a path to the
+/// file through this folder. A compromised fetcher process could have replaced a folder by a link.
 fn open_without_links(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(ErrorKind::InvalidInput.into());

@@ -225,7 +225,7 @@ fn files_outside_the_cache_are_not_touched() {
     assert_eq!(fs::read_to_string(secret).unwrap(), "another user's");
 }
 
-/// For instance, when the kernel's OOM killer ended it.
+/// For example, the kernel's OOM killer may end a process.
 #[test]
 fn requests_of_a_dead_process_are_sent_again() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
@@ -267,7 +267,7 @@ fn requests_fail_if_the_process_always_dies() {
     assert_eq!(deaths.lines().count(), 6, "both together, then one by one, and all that twice");
 }
 
-/// A full disk fails no object, and no new process is started.
+/// If the disk is full, no object counts as failed, and no new process is started.
 #[test]
 fn a_full_disk_ends_fetching() {
     let started = "echo started >> started; exec /bin/sleep 60";
@@ -335,7 +335,8 @@ fn an_object_released_before_it_arrives_is_evicted() {
     bench.want(1, &["a"]);
     bench.want(2, &["c"]);
     bench.release(1);
-    // The other request does not wait for `a`, but the third one waits for its room.
+    // The second request does not wait for `a`. The third request waits for the room that `a`
+    // takes.
     bench.comes("c", None);
     assert_eq!(bench.next(), (2, vec![]));
     bench.want(3, &["b"]);
@@ -383,7 +384,7 @@ fn a_failed_object_is_reported_and_takes_no_room() {
 }
 
 impl PrefetchFixture {
-    /// Reports that the object has arrived, or that it failed, once it was requested.
+    /// Waits until the object is requested, then reports that it has arrived or failed.
     fn comes_as_asked(&self, name: &str, failed: Option<&str>) {
         let asked = self.dir.path().join("asked");
         let is_it = |bytes: &[u8]| bytes == name.as_bytes();

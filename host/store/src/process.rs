@@ -13,7 +13,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand, for which the binary must call `serve`.
+/// The hidden subcommand that starts the fetcher process. For this subcommand, the binary must call
+/// `serve`.
 pub const FETCH_COMMAND: &str = "fetch-worker";
 
 /// The maximum number of objects that a process fetches at the same time.
@@ -42,7 +43,8 @@ const PASSED_VARIABLES: [&str; 10] = [
     "no_proxy",
 ];
 
-/// More such variables for a kind of store. With these, the library finds the machine's identity by itself.
+/// More such variables for a kind of store. With these, the library `object_store` finds the
+/// machine's identity by itself.
 fn identity_variables(kind: StoreKind) -> &'static [&'static str] {
     match kind {
         StoreKind::Azure => &["IDENTITY_ENDPOINT", "IDENTITY_HEADER"],
@@ -60,8 +62,8 @@ const METADATA_SERVERS: [&str; 6] = [
     "fd00:ec2::23",
     "metadata.google.internal",
 ];
-/// The ends of the names of options that replace the metadata server by another address. The variables below
-/// do the same for Google's stores.
+/// The suffixes of the names of options that replace the metadata server by another address. The
+/// variables below do the same for Google's stores.
 const ENDPOINT_OPTIONS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
 const GOOGLE_ENDPOINT_VARIABLES: [&str; 3] =
@@ -91,14 +93,15 @@ fn no_proxy(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> S
     hosts.filter(|host| !host.is_empty()).collect::<Vec<_>>().join(",")
 }
 
-/// What a process reported; `None` at its end.
+/// A report of a fetcher process. `None` if the process has closed its output.
 pub(super) type FetcherReport = Option<Result<FromFetcher, FrameError>>;
 
 /// A fetcher process. It is killed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Fetcher {
     child: Child,
-    /// Sends requests to the process. `None` after the request of a process that handles only one.
+    /// Sends requests to the process. `None` if the process handles only one request, once this
+    /// request is sent.
     requests: Option<Sender<Vec<u8>>>,
     stderr: Receiver<String>,
     store: StoreConfig,
@@ -149,8 +152,8 @@ impl Fetcher {
         }
     }
 
-    /// Waits for the process, and returns how it ended. Must be called when the process has closed its
-    /// output.
+    /// Waits for the process, and returns how it ended. The process must have closed its output
+    /// already.
     pub(super) fn end(mut self) -> StoreError {
         let status = match wait_for_exit(&mut self.child) {
             Ok(status) => status,
@@ -161,7 +164,8 @@ impl Fetcher {
     }
 }
 
-/// Has a process handle one request, and waits for it. `report` receives the progress.
+/// Starts a process for one request, and waits until the request is done. `report` receives the
+/// progress.
 pub(super) fn run_request(
     program: &Path,
     request: &FetchRequest,

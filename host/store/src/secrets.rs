@@ -11,7 +11,8 @@ pub(super) fn scrub(text: &str, store: &StoreConfig) -> String {
     for (name, value) in &store.options {
         if is_secret(name) && value.len() > 3 {
             text = text.replace(value, "***");
-            // A signed URL may hold the parts of the value in another form.
+            // If the value is the query of a signed URL, a message may have its parts in another
+            // form.
             for part in value.split(['&', '=']).filter(|part| part.len() > 15) {
                 text = text.replace(part, "***");
             }

@@ -1,4 +1,5 @@
-//! Finds the objects that a job reads from stores, and has fetcher processes copy them to this machine.
+//! Finds the objects that a job reads from stores, and starts fetcher processes that copy them to
+//! this machine.
 
 use super::cache_dir::{self, CacheDir};
 use super::config::{configure, is_endpoint};
@@ -19,7 +20,7 @@ use walkdir::WalkDir;
 /// The settings for fetching.
 #[derive(Debug)]
 pub struct Stager<'a> {
-    /// The `sandmill` binary, which is also the fetcher process.
+    /// The `sandmill` binary, which the fetcher process runs, too.
     pub program: &'a Path,
     /// The folder for objects.
     pub cache: &'a Path,
@@ -90,8 +91,8 @@ impl Stager<'_> {
     /// Objects that need not be requested are already being fetched when this returns.
     ///
     /// # Errors
-    /// If a store cannot be listed, does not have what is named, or holds more than fits. An object that
-    /// cannot be fetched is not an error: it becomes a failed item.
+    /// If a store cannot be listed, does not have what is named, or holds more than fits into the
+    /// cache. An object that cannot be fetched is not an error: it becomes a failed item.
     pub fn stage(
         &self,
         inputs: &[JobInput],
@@ -210,7 +211,8 @@ impl Stager<'_> {
                 false => found.bytes += so_far.bytes,
             }
             let data = slot.data();
-            // A glob, because the guest would see the whole folder.
+            // With the folder itself as input, the guest would see all its objects. With a glob, it
+            // sees only those of its mini-batch.
             let below = |path: &String| match (path.as_str(), timing) {
                 ("", FetchTiming::OnDemand) => data.join("**"),
                 (path, _) => data.join(path),
@@ -335,7 +337,8 @@ impl Stager<'_> {
         Ok(())
     }
 
-    /// Has a fetcher process handle a request, and reports progress now and then.
+    /// Starts a fetcher process for a request, waits until it is done, and reports progress now and
+    /// then.
     fn run_request(
         &self,
         request: &FetchRequest,

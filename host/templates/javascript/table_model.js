@@ -16,6 +16,6 @@ export function run(people) {
     const columns = FEATURES.map((name) => people.get(name));
     const features = columns[0].map((_, row) => columns.map((column) => column[row]));
     const rows = model.run(features)[model.outputs[0].name].toArray();
-    // Takes the first number of each row. A classifier's labels are numbers, not rows.
+    // Take the first number of each row. If the output is the labels of a classifier, a row is a number.
     return people.with({ predicted: rows.map((row) => (Array.isArray(row) ? row[0] : row)) });
 }

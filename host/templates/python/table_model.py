@@ -16,6 +16,6 @@ def init():
 def run(people):
     features = [list(row) for row in people.select(*FEATURES).tuples()]
     rows = model.run(features)[model.outputs[0].name].tolist()
-    # Take the first number of each row. A classifier's labels are numbers, not rows.
+    # Take the first number of each row. If the output is the labels of a classifier, a row is a number.
     predicted = [row[0] if isinstance(row, list) else row for row in rows]
     return people.with_columns(predicted=predicted)

@@ -1,6 +1,6 @@
-//! A syscall filter as a BPF program: a search tree over the syscall numbers. When a filter is installed, the
-//! kernel runs the program for each syscall number. Later, it runs the program for each syscall whose
-//! arguments decide. With a tree, each run takes few steps.
+//! A syscall filter as a BPF program: a search tree over the syscall numbers. When a filter is
+//! installed, the kernel runs the program for each syscall number. Later, it runs the program for
+//! each syscall whose action depends on the arguments. With a tree, each run takes few steps.
 
 use libc::sock_filter;
 use sandmill_model::count_u32;
@@ -19,7 +19,8 @@ pub(super) enum SyscallAction {
 /// A condition on one argument of a syscall. Arguments are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArgumentTest {
-    /// The bits of `mask`, which are among the lower 32 bits, have the values that they have in `set`.
+    /// The bits of `mask` have the same values as in `set`. All of them are among the lower 32
+    /// bits.
     Bits { argument: u8, mask: u32, set: u32 },
     /// The lower 32 bits are not equal to `value`.
     Other { argument: u8, value: u32 },
@@ -226,7 +227,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Any set of numbers, also large enough for long jumps, at both ends of the range.
+        /// Tries sets of numbers at both ends of the range. Some sets are so large that jumps are
+        /// long.
         #[test]
         fn every_syscall_number_reaches_its_rule(
             killed in prop::collection::btree_set(prop_oneof![0..2000_u32, u32::MAX - 9..=u32::MAX], 0..600),

@@ -44,7 +44,7 @@ impl Wall {
         layers.build_layer(WallLayer::Privileges, capabilities::no_new_privileges)?;
         let truncation = match self.mode {
             OsSandbox::Required => TruncateGuard::Filtered,
-            // The seccomp filter may turn out to be missing.
+            // The filter may be missing, so Landlock must prevent truncation.
             OsSandbox::BestEffort | OsSandbox::Off => TruncateGuard::Ruled,
         };
         let confine = || landlock::confine(&self.folders, self.role, truncation);
@@ -65,7 +65,7 @@ struct BuiltLayers {
 }
 
 impl BuiltLayers {
-    /// Builds a layer, which `os_sandbox: required` requires.
+    /// Builds a layer. Fails if the layer cannot be built and `os_sandbox` is `required`.
     fn build_layer(
         &mut self,
         layer: WallLayer,
@@ -80,7 +80,8 @@ impl BuiltLayers {
         }
     }
 
-    /// Records an optional layer (the cgroup), which is never required. `None` if this process has no cgroup.
+    /// Records the cgroup, a layer that is never required. `built` is `None` if this process has no
+    /// cgroup.
     fn add_extra(&mut self, layer: WallLayer, built: Option<LayerResult>) {
         if let Some(built) = built {
             self.record(layer, built);

@@ -15,8 +15,8 @@ pub(super) fn no_new_privileges() -> LayerResult {
 /// layers decide which files these are. Processes with other roles keep no capabilities.
 pub(super) fn drop_capabilities(role: WallRole) -> LayerResult {
     let wanted = match role {
-        // The kernel lets a process link another user's file only if it can write it
-        // (`fs.protected_hardlinks`).
+        // The kernel lets a process link another user's file only if the process may also write the
+        // file (`fs.protected_hardlinks`).
         WallRole::Worker | WallRole::GpuWorker | WallRole::Zygote => {
             CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE
         }

@@ -76,7 +76,7 @@ fn check_alone(folder: &Path, own: u32) -> Result<(), LayerError> {
         if others.peek().is_none() {
             return Ok(());
         }
-        // For example an earlier planner that is about to end.
+        // A child may be an earlier planner that is about to end. We wait for its end.
         if !others.all(|process| is_child_or_gone(process, &own)) {
             break;
         }

@@ -52,7 +52,7 @@ pub struct Leaves {
 pub struct ProcessCgroup {
     path: PathBuf,
     _lock: File,
-    /// Keeps the parent cgroup as long as this leaf.
+    /// Keeps the parent cgroup as long as this leaf exists.
     _leaves: Arc<Leaves>,
 }
 
@@ -120,7 +120,8 @@ impl Drop for Leaves {
             }
             std::thread::sleep(REMOVAL_PAUSE);
         }
-        // At the root, other programs may use the controllers by now.
+        // If this process did not move, its cgroup is the root, where other programs may use the
+        // controllers by now.
         if let Some((own, _)) = &self.own {
             // A step that fails is left to the next leader, or to the owner of the cgroup.
             let control = folder.join("cgroup.subtree_control");
@@ -146,7 +147,8 @@ impl ProcessCgroup {
     /// Whether the kernel killed the process because of this cgroup's memory limit.
     pub fn was_out_of_memory(&self) -> bool {
         let events = read(self.path.join("memory.events")).unwrap_or_default();
-        // The kernel also kills and counts a process here when the whole machine runs out of memory.
+        // `oom_kill` also counts processes that the kernel kills because the whole machine is out
+        // of memory.
         event_count(&events, "oom") > 0 && event_count(&events, "oom_kill") > 0
     }
 }
@@ -184,8 +186,8 @@ pub(super) fn assign(leaf: &Path) {
 
 /// Moves this process into its cgroup. Returns the limits there. `None` if this process has no cgroup.
 ///
-/// The process moves itself, because the kernel can block the process that makes the move for ten
-/// milliseconds. The leader must not wait that long.
+/// The process moves itself, because a move can block its caller for ten milliseconds. The leader
+/// must not wait that long.
 pub(super) fn join() -> Option<LayerResult> {
     let leaf = PathBuf::from(std::env::var_os(CGROUP_VARIABLE)?);
     let own = read("/proc/self/cgroup").unwrap_or_default();
@@ -212,8 +214,9 @@ fn description(leaf: &Path) -> String {
     format!("{} ({})", WallLayer::Cgroup.name(), limits.join(", "))
 }
 
-/// Makes a cgroup and locks it while the file is open. The lock shows that the leader lives; a process id
-/// means nothing in another PID namespace. Tries again if another leader interferes.
+/// Makes a cgroup and locks it. The lock lasts as long as the returned file is open. It shows other
+/// leaders that this leader lives; a process id means nothing in another PID namespace. Tries again
+/// if another leader interferes.
 fn claim(path: &Path) -> io::Result<File> {
     let mut claimed = try_claim(path);
     for _ in 0..TRIES {
@@ -254,7 +257,7 @@ fn lock(path: &Path) -> io::Result<File> {
     let folder = File::open(path)?;
     match flock(&folder, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::WOULDBLOCK) => {
-            return Err(io::Error::new(ErrorKind::WouldBlock, "another leader has it"));
+            return Err(io::Error::new(ErrorKind::WouldBlock, "another leader holds its lock"));
         }
         locked => locked?,
     }
@@ -357,7 +360,10 @@ mod tests {
         let path = dir.path().join("sandmill-12-process000");
         assert!(path.is_dir());
         let error = leaves.leaf("process000", &QUOTA).unwrap_err().to_string();
-        assert!(error.ends_with("sandmill-12-process000: another leader has it"), "{error}");
+        assert!(
+            error.ends_with("sandmill-12-process000: another leader holds its lock"),
+            "{error}"
+        );
         drop(leaf);
         assert!(!path.exists());
         fs::create_dir(&path).unwrap();
@@ -432,8 +438,8 @@ mod tests {
                         held += 1;
                         gone += usize::from(!path.is_dir());
                     }
-                    // Real leaders clear up so rarely that a claim does not fail every time. With these two
-                    // threads it may.
+                    // Real leaders clear up so rarely that one of a claim's attempts succeeds. With
+                    // these two threads, all attempts may fail.
                     Err(error) if is_temporary(&error) => {}
                     Err(error) => refused.push(error.to_string()),
                 }

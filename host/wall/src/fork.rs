@@ -13,10 +13,10 @@ use rustix::thread::gettid;
 use std::io;
 use std::path::Path;
 
-/// Makes a copy of this process, which must have [entered](super::enter) and have no other thread. The copy
-/// is a child of this process's parent. Returns the copy's process id, and in the copy itself a
-/// [`ForkedTwin`]. The copy first closes what belongs to this process, then calls
-/// [`begin`](ForkedTwin::begin), which may fail.
+/// Makes a copy of this process, which must have [entered](super::enter) and have no other thread.
+/// The copy is a child of this process's parent. Returns the copy's process id, and in the copy
+/// itself a [`ForkedTwin`]. In the copy, the caller first closes what belongs to this process, and
+/// then calls [`begin`](ForkedTwin::begin), which may fail.
 pub fn twin() -> io::Result<Result<Pid, ForkedTwin>> {
     let parent = getppid();
     Ok(fork_beside()?.ok_or(ForkedTwin { parent }))
@@ -46,8 +46,8 @@ impl ForkedTwin {
 
 /// Like `fork`, but the child belongs to this process's parent. Returns `None` in the copy.
 fn fork_beside() -> io::Result<Option<Pid>> {
-    // As in the C library's `fork`, the kernel writes the copy's thread id to the address at which the C
-    // library of the copy keeps it.
+    // As in the C library's `fork`, the kernel writes the copy's thread id to the address where the
+    // copy's C library keeps this id.
     let address = thread_id_address();
     let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
     if !address.is_null() {

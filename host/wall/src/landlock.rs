@@ -1,5 +1,5 @@
-//! Landlock: which files and folders the process may use. It also keeps the process from sockets and
-//! processes outside.
+//! Landlock: which files and folders the process may use. It also restricts TCP, and keeps the
+//! process from reaching other processes through abstract sockets or signals.
 
 use super::error::{LayerError, LayerResult, WallLayer};
 use super::role::{FolderRights, GrantedPath, WallRole};

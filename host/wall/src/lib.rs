@@ -13,9 +13,10 @@
 //!   the layers, and why a layer is missing; `gpu`: the files and devices that a leased GPU needs.
 //! - `cgroup_leaf`: an optional cgroup for each worker; `cgroup`: whether this process may make cgroups.
 //!
-//! The process applies the wall to itself, on its main thread, before it has other threads: Landlock and
-//! seccomp hold for a thread and the threads that it starts. The parent does not apply it in a hook before
-//! exec (`pre_exec`), because the standard library would then have to fork.
+//! The process applies the wall to itself, on its main thread, before it has other threads:
+//! Landlock and seccomp hold for a thread and the threads that it starts. The parent does not apply
+//! it in a hook before exec (`pre_exec`): with a hook, the standard library forks the whole parent,
+//! and without one it uses the cheaper `posix_spawn`.
 
 mod bpf;
 mod build;

@@ -11,7 +11,7 @@ pub enum WallRole {
     GpuWorker,
     /// The process from which workers are forked. Each worker builds its own wall inside the zygote's wall.
     Zygote,
-    /// The planner, which has already started its helpers.
+    /// The planner. It starts its helpers before it builds this wall.
     Planner,
     /// A helper of the planner, which groups rows by key.
     Shuffler,
@@ -42,7 +42,7 @@ impl WallRole {
 pub enum FolderRights {
     /// Reading and listing.
     Read,
-    /// [`FolderRights::Read`], and making hard links to the files here in folders with
+    /// [`FolderRights::Read`]. The process may also make hard links to these files, in folders with
     /// [`FolderRights::Stage`].
     ReadAndLink,
     /// Reading, and making and removing folders and hard links; no writing to files.

@@ -1,11 +1,12 @@
 //! The seccomp filter: which syscalls the process may make, and which ones kill it. All other syscalls fail
 //! with an error.
 //!
-//! We do not use the crate `seccompiler` (0.5). Each of its filters has one action for a match and one for
-//! everything else, so allowing, refusing, hiding and killing would take three filters: 964 instructions for
-//! a worker, where this one has 435. It also compares a syscall with each number in turn, where `bpf`
-//! bisects: `openat` passes 307 instructions instead of 15. Installing three such filters takes 0.53 ms
-//! instead of 0.16 ms. A syscall whose arguments are checked takes 0.25 µs instead of 0.16 µs.
+//! We do not use the crate `seccompiler` (0.5). Each of its filters has one action for a match and
+//! one for everything else, so allowing, refusing, hiding and killing would take three filters: 964
+//! instructions for a worker, where our filter has 435. The crate's filters also compare a syscall
+//! with each number in turn, where `bpf` bisects: `openat` passes 307 instructions instead of 15.
+//! Installing three such filters takes 0.53 ms instead of 0.16 ms. A syscall whose arguments are
+//! checked takes 0.25 µs instead of 0.16 µs.
 
 use super::bpf::{self, ArgumentTest, SyscallAction, SyscallRule};
 use super::error::{LayerError, LayerResult, WallLayer};
@@ -206,8 +207,8 @@ fn process_rules(role: WallRole) -> Vec<(c_long, SyscallRule)> {
             allow_only_if(libc::SYS_prctl, &settings.map(|setting| number(0, setting))),
         ];
     }
-    // Starting a process instead of a thread kills this process, except with a GPU: the driver tries
-    // to start one, and continues if it is refused.
+    // A call that would start a process, and not a thread, kills this process. For a GPU worker,
+    // the call is only refused: the driver tries to start a process, and continues without it.
     let new_process = if role == WallRole::GpuWorker { REFUSED } else { SyscallAction::Kill };
     let clone = vec![
         (flags(0, libc::CLONE_THREAD, 0), new_process),
@@ -393,7 +394,7 @@ mod tests {
                     (libc::O_RDWR | libc::O_TRUNC, SECCOMP_RET_ALLOW),
                     (libc::O_RDONLY | libc::O_TRUNC, EPERM),
                     (libc::O_RDONLY | libc::O_TRUNC | libc::O_CREAT, EPERM),
-                    // Opens for neither reading nor writing: drivers interpret it for ioctl.
+                    // Opens a device for ioctl only, for neither reading nor writing.
                     (libc::O_ACCMODE | libc::O_TRUNC, EPERM),
                 ] {
                     let mut arguments = [0; 6];

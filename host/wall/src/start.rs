@@ -83,9 +83,9 @@ pub fn alone() -> io::Result<()> {
     )))
 }
 
-/// Starts a new session. The leader of a process group cannot start a session, and [`keep_apart`] makes a
-/// process such a leader: then the process first returns to its parent's group. A caller that kills the
-/// process group meanwhile finds no such group, and has to kill the process itself.
+/// Starts a new session. The leader of a process group cannot start a session. [`keep_apart`] makes
+/// a process such a leader, so the process first returns to its parent's group. A caller that kills
+/// the process's own group meanwhile finds no such group, and has to kill the process itself.
 pub(super) fn own_session() -> io::Result<()> {
     match setsid() {
         Ok(_) => return Ok(()),

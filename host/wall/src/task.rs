@@ -23,15 +23,11 @@ pub struct TaskEnd {
 }
 
 impl TaskEnd {
-    /// How the process ended, and what it said: `the process that tried it was ended by signal 11; what it
-    /// said: ...`. `who`: the process, in words.
+    /// How the process ended, and its output: `the process that tried it was ended by signal 11;
+    /// its output: ...`. `who`: the process, in words.
     pub fn describe(&self, who: &str) -> String {
         let ended = format!("{who} {}", death(self.status));
-        if self.faults.is_empty() {
-            ended
-        } else {
-            format!("{ended}; what it said: {}", self.faults)
-        }
+        if self.faults.is_empty() { ended } else { format!("{ended}; its output: {}", self.faults) }
     }
 }
 
@@ -101,7 +97,7 @@ mod tests {
         let script = "printf 12345; head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 3";
         let ended = end_of(start(script), LONG, 4, || None).unwrap();
         assert_eq!((&ended.said[..], ended.faults.as_str()), (&b"1234"[..], "xxxx"));
-        insta::assert_snapshot!(ended.describe("it"), @"it ended with exit code 3; what it said: xxxx");
+        insta::assert_snapshot!(ended.describe("it"), @"it ended with exit code 3; its output: xxxx");
     }
 
     #[test]

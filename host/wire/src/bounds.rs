@@ -9,10 +9,11 @@ use sandmill_model::{
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The longest one-line message of a failure, in bytes. Workers cut it earlier.
+/// The longest one-line message of a failure, in bytes. Honest workers shorten it before they send
+/// it.
 const MAX_MESSAGE_BYTES: usize = 8 << 10;
-/// The longest detail of a failure, and the longest text of a planner, in bytes. The senders cut both
-/// earlier.
+/// The longest detail of a failure, and the longest text of a planner, in bytes. Honest senders
+/// shorten both before they send them.
 const MAX_TEXT_BYTES: usize = 128 << 10;
 /// The longest path of a failed item, in bytes.
 const MAX_ITEM_BYTES: usize = 64 << 10;
@@ -21,7 +22,8 @@ const MAX_REASON_BYTES: usize = 4 << 10;
 /// The longest header of an output file, in bytes: its three parts together. Workers refuse a part of more
 /// than a third of this.
 const MAX_HEADER_BYTES: usize = 3 << 20;
-/// The longest name of a layer of the process wall, with the reason why it is missing, in bytes.
+/// The longest text about a layer of the process wall, in bytes: its name and, if it is missing,
+/// the reason.
 const MAX_LAYER_BYTES: usize = 4 << 10;
 /// The longest time that a worker may report for a call, in seconds: about thirty years.
 const MAX_SECONDS: f64 = 1e9;
@@ -32,7 +34,7 @@ const MAX_POSITION: u64 = 1 << 60;
 
 /// The most files that a planner may name in advance. An honest planner names fewer.
 const MAX_NEXT_FILES: usize = 64;
-/// The longest path of a file that the planner opens, in bytes: the kernel accepts no longer path.
+/// The longest path of a file that the planner opens, in bytes. The kernel refuses longer paths.
 const MAX_PATH_BYTES: usize = 4 << 10;
 
 type Checked = Result<(), FrameError>;

@@ -49,7 +49,7 @@ fn impossible_messages_of_a_worker_are_refused() {
     assert_eq!(finished(|r| r.failed_items = vec![item(4096, 2003); 1000]), None);
     assert_eq!(finished(|r| r.outcome = Err(failed(4003, (64 << 10) + 3))), None);
     for time in [f64::NAN, f64::INFINITY, -0.1, 1e300] {
-        let wrong = Some("a message goes beyond its bounds: an impossible time".to_owned());
+        let wrong = Some("a message exceeds its limits: an impossible time".to_owned());
         assert_eq!(finished(|r| r.elapsed_seconds = time), wrong);
         assert_eq!(finished(|r| r.process_seconds = time), wrong);
         assert_eq!(finished(|r| r.run.seconds = time), wrong);
@@ -61,11 +61,11 @@ fn impossible_messages_of_a_worker_are_refused() {
     }
     let rows = |length| Ok(Segment { length, ..Segment::sample() });
     assert_eq!(finished(|r| r.outcome = rows(1000)), None);
-    let many = "a message goes beyond its bounds: more rows than limits.results allows";
+    let many = "a message exceeds its limits: more rows than limits.results allows";
     for length in [1001, u64::MAX] {
         assert_eq!(finished(|r| r.outcome = rows(length)).as_deref(), Some(many));
     }
-    let long = Some("a message goes beyond its bounds: a long text".to_owned());
+    let long = Some("a message exceeds its limits: a long text".to_owned());
     assert_eq!(finished(|r| r.outcome = Err(failed(10_000, 0))), long);
     assert_eq!(finished(|r| r.outcome = Err(failed(0, 1 << 20))), long);
     assert_eq!(finished(|r| r.failed_items = vec![item(1 << 20, 0)]), long);
@@ -148,7 +148,7 @@ fn a_planner_asks_for_one_file_at_a_time() {
     let error = question.on_report(&opening("b".to_owned())).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a message goes beyond its bounds: a question before the answer to the previous question"
+        "a message exceeds its limits: a question before the answer to the previous question"
     );
     question.answer();
     assert!(!question.is_open());

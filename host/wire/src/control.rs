@@ -1,5 +1,6 @@
-//! The control socket of a running job. Its owner uses the socket to query the job's state, and to end the
-//! job. Each connection carries one question and one answer. Each is a line of JSON with a version.
+//! The control socket of a running job. Through it, the owner of the job queries the job's state,
+//! and ends the job. Each connection carries one question and one answer. Each is a line of JSON
+//! with a version.
 //!
 //! The socket is in the job directory. Clients reach it through a descriptor of that directory, because the
 //! path of a socket must be shorter than 108 bytes and the path of a directory may be longer.
@@ -12,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The version of questions and answers. It changes with every change that is not just a new field or
+/// The version of questions and answers. Increase it with every change, except a new field or a new
 /// question.
 pub const CONTROL_VERSION: u32 = 1;
 

@@ -21,7 +21,7 @@ pub enum FrameError {
     #[error("a message cannot be decoded: {0}")]
     Malformed(#[from] postcard::Error),
     /// The message exceeds a limit that no honest child process exceeds.
-    #[error("a message goes beyond its bounds: {0}")]
+    #[error("a message exceeds its limits: {0}")]
     Beyond(&'static str),
     /// Further bytes follow the end of the message.
     #[error("{0} bytes follow a message's end")]

@@ -1,12 +1,13 @@
-//! The messages between leader, nodes, planner, workers and helper processes, and their framing. Messages
-//! have a version: both sides are the same program, but a process of an older version must be refused, not
-//! misread.
+//! The messages between leader, nodes, planner, workers and helper processes, and their framing.
+//! Messages have a version: both sides should be the same program, but one process may be older.
+//! Its messages must be refused, not misread.
 //!
 //! This crate uses `model` and, for the messages about stores, `files`. Every crate that talks to another
 //! process may use it.
 //!
-//! Messages from a worker or a planner are untrusted. Their lengths are checked before memory is allocated,
-//! and decoding is strict. A malformed message does no harm; its sender is killed.
+//! Messages from a worker or a planner are untrusted. Their lengths are checked before memory is
+//! allocated, and decoding is strict. A malformed message does no harm: the leader kills its
+//! sender.
 
 mod bounds;
 pub mod cancel;

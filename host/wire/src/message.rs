@@ -58,7 +58,7 @@ impl Assignment {
 
     /// Like [`Assignment::awaits_decision`], for a caller that only has `is_last`.
     pub fn awaits_decision_after(failure: &Failure, is_last: bool) -> bool {
-        !is_last && failure.kind.can_mend()
+        !is_last && failure.kind.may_succeed_on_retry()
     }
 }
 
@@ -116,7 +116,8 @@ impl WorkerSetup {
         }
     }
 
-    /// What the workers of the job may use together. `cgroups` is the folder of their cgroups.
+    /// Everything that any worker of the job may use. `cgroups` is the folder of the workers'
+    /// cgroups.
     pub fn surroundings(&self, cgroups: Option<PathBuf>) -> ZygoteLimits {
         let models = self.models.iter().map(JobModel::mount);
         ZygoteLimits {
@@ -130,8 +131,8 @@ impl WorkerSetup {
     }
 }
 
-/// Everything that any worker of a job may use. The zygote confines itself to this before it loads their
-/// code.
+/// Everything that any worker of a job may use. The zygote confines itself to this before it loads
+/// the compiled code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZygoteLimits {
     /// How much of the process wall must be in place.
@@ -166,13 +167,14 @@ pub struct Loading {
 /// Leader to zygote: the process from which workers and planners are forked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToZygote {
-    /// Fork a planner. Three descriptors come with the message: its standard input, output and error.
+    /// Fork a planner. Three descriptors come with the message: the planner's standard input,
+    /// output and error.
     Plan,
     /// Build a wall that has room for all workers, then load the compiled code from the descriptor that comes
     /// with the message.
     Load(Loading, Box<ZygoteLimits>),
-    /// Fork a worker. Three descriptors come with the message: its socket, the pipe through which it reports,
-    /// and the file for its standard error.
+    /// Fork a worker. Three descriptors come with the message: the worker's socket, the pipe for
+    /// its reports, and the file for its standard error.
     Fork {
         /// Its working directory.
         folder: PathBuf,
@@ -184,7 +186,7 @@ pub enum ToZygote {
 /// The answer to [`ToZygote::Plan`] and [`ToZygote::Fork`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromZygote {
-    /// The new process's id. It is a child of the leader.
+    /// The id of the new process, which is a child of the leader.
     Forked(u32),
     /// Why the zygote could not fork.
     Failed(String),
@@ -365,7 +367,7 @@ pub enum FromPlanner {
     },
     /// The planner opens no more files; mini-batches may still follow.
     Closed,
-    /// How much of all inputs is planned, in thousandths. This includes the mini-batches of the next message.
-    /// Sent only if it is known.
+    /// The share of all inputs that is planned, in thousandths. It includes the mini-batches of the
+    /// next message. Sent only if the share is known.
     Share(u16),
 }

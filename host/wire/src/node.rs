@@ -60,8 +60,8 @@ pub struct PrepareRequest {
     /// The job file. It is excluded from the digests of folders that the entry script sees, because it is
     /// compared setting by setting. Otherwise any change to it would count as a changed folder.
     pub job_file: Option<PathBuf>,
-    /// Whether the job is certainly not resumed. If it is not, the node starts processes before they are
-    /// needed.
+    /// Whether the job certainly starts from the beginning, and is not resumed. If so, the node
+    /// starts processes before they are needed.
     pub begins: bool,
 }
 
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!(decode::<T>(&frame[4..]).unwrap(), *message);
     }
 
-    /// A node on another machine must receive the same as one on this machine.
+    /// A node on another machine must receive the same messages as a node on this machine.
     #[test]
     fn all_messages_survive_encoding() {
         let plan = PlanOptions { retried_files: vec![(1, "bad.csv".to_owned())] };

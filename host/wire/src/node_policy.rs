@@ -17,13 +17,13 @@ pub struct NodePolicy {
 }
 
 impl NodePolicy {
-    /// How long `init` may take: for all workers while none is past `init` (rule I3), and for a single worker
-    /// while others work.
+    /// How long `init` may take. While no worker is past `init`, the limit holds for all workers
+    /// together (rule I3). Once a worker is past `init`, the limit holds for each other worker.
     pub fn init_timeout(run_timeout: Duration) -> Duration {
         run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
     }
 
-    /// How many failures of `init` in a row are allowed before no more workers are started (rule I1).
+    /// After this many failures of `init` in a row, no more workers are started (rule I1).
     pub fn init_failures_allowed(workers: u32) -> u32 {
         workers.saturating_mul(3)
     }
@@ -43,8 +43,8 @@ impl NodePolicy {
     /// together.
     pub const PAUSE: Duration = Duration::from_millis(2);
 
-    /// How many unexpected messages a worker may send before it is killed. An honest worker sends only a few,
-    /// while it is asked to end.
+    /// How many unexpected messages a worker may send before it is killed. An honest worker sends
+    /// only a few: those that cross the request to end.
     pub const STRAYS: u32 = 16;
 
     /// How long the node waits for the GPU of a worker that has ended. Then it starts a worker without that
@@ -54,7 +54,7 @@ impl NodePolicy {
     /// If a worker's start takes less than this, a retry may always wait for the start.
     pub const SLOW_START: Duration = Duration::from_millis(100);
 
-    /// How long to wait after a worker process could not be started, if others work.
+    /// How long to wait after a worker process could not be started, if other workers run.
     pub const SPAWN_PAUSE: Duration = Duration::from_secs(10);
 
     /// How long to wait before checking again whether other jobs have left room on the machine.

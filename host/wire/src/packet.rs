@@ -68,7 +68,7 @@ pub fn receive_packet<T: DeserializeOwned>(
         }
     }
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
-        return Err(io::Error::other("a message was cut on its way"));
+        return Err(io::Error::other("a message was truncated on its way"));
     }
     // We never send an empty message, so zero bytes mean the end.
     if received.bytes == 0 {

@@ -13,9 +13,9 @@ pub enum Order {
     /// How many workers should run. The node starts the missing workers if it can.
     Want(u32),
     /// Begin these attempts, each on an idle worker, or on a worker that waits after a failed attempt. See
-    /// [`WorkersStanding::idle`] and [`WorkersStanding::awaits_word`].
+    /// [`WorkersStanding::idle`] and [`WorkersStanding::awaits_decision`].
     Grant(Vec<Grant>),
-    /// Add one of these attempts to the end of the queue of each of the [takers](GrowingQueues::takers).
+    /// Append one of these attempts to the queue of each [taker](GrowingQueues::takers).
     GrantAhead(Vec<Assignment>),
     /// Workers that wait after a failed attempt continue with their queues.
     GoOn,
@@ -133,10 +133,11 @@ pub enum NodeNews {
         /// Why.
         failure: Failure,
     },
-    /// These mini-batches go back to the leader: their attempts did not begin, or the mini-batches are not to
-    /// blame for the end. They are in the order of their grants.
+    /// These mini-batches go back to the leader: their attempts did not begin, or the mini-batches
+    /// are not to blame for the worker's end. They are in the order of their grants.
     Returned(Vec<MiniBatchId>),
-    /// A result came from a worker that was killed because of that attempt. The leader ignores it.
+    /// A worker's result arrived after the node had killed the worker because of this attempt. The
+    /// leader ignores the result.
     Late {
         /// The worker.
         worker: WorkerId,
@@ -144,7 +145,7 @@ pub enum NodeNews {
         id: MiniBatchId,
         /// From 1.
         attempt: u32,
-        /// Whether it would have been a success.
+        /// Whether the attempt would have succeeded.
         succeeded: bool,
     },
     /// A worker was asked to end normally: it calls `shutdown`.
@@ -188,7 +189,7 @@ pub struct WorkersStanding {
     pub doomed: u32,
     /// The worker with the lowest number inside `init`.
     pub first_starting: Option<WorkerId>,
-    /// How long the worker that entered `init` last has been inside it.
+    /// The shortest time that a worker has now been inside `init`. `None` if no worker is inside.
     pub last_start: Option<Duration>,
     /// Whether a worker is alive whose `init` has succeeded at least once.
     pub has_good: bool,
@@ -205,7 +206,7 @@ pub struct WorkersStanding {
     pub ahead: Option<GrowingQueues>,
     /// `Some` if a worker waits for the leader's decision after a failed attempt. `Some(true)` if that worker
     /// may receive a retry, `Some(false)` if a retry on it would have to wait for a slow `init`.
-    pub awaits_word: Option<bool>,
+    pub awaits_decision: Option<bool>,
 }
 
 /// Workers whose queue may grow.
@@ -251,9 +252,10 @@ pub enum NodeReport {
     /// The state of the node's workers has changed: the leader should ask for their
     /// [standing](NodeNews::Standing).
     Changed,
-    /// A notice for the user, which may explain why there is no mini-batch.
+    /// A notice for the user. Before the first mini-batch, it may explain why there is none.
     Notice(String),
-    /// The planner's next message, unless the node answers it.
+    /// The planner's next message. The node keeps those that it handles itself, such as requests
+    /// for files.
     Planned(FromPlanner),
     /// An object of a store has arrived, or a part of one.
     Arrived,

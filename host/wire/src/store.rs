@@ -70,8 +70,9 @@ pub enum StoreTask {
         most: u64,
         /// Whether all objects together must fit into `most` bytes.
         must_fit: bool,
-        /// Whether each object is fetched only when a mini-batch needs it. Then a mini-batch finds out that
-        /// an object is missing. Otherwise the manifest says that the object cannot be fetched.
+        /// Whether each object is fetched only when a mini-batch needs it. If so, a mini-batch
+        /// discovers that an object is missing. If not, the manifest already says that the object
+        /// cannot be fetched.
         on_demand: bool,
         /// Whether tables with a transaction log (Delta Lake, Iceberg) are refused.
         refuses_tables: bool,
@@ -98,9 +99,9 @@ pub struct Fetched {
     pub objects: u64,
     /// The bytes of all wanted objects.
     pub bytes: u64,
-    /// How many of them have not arrived yet.
+    /// How many of the objects have not arrived yet.
     pub awaited: u64,
-    /// How many of them could not be fetched.
+    /// How many of the objects could not be fetched.
     pub failed: u64,
 }
 

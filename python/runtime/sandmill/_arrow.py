@@ -1,5 +1,5 @@
-"""Converts Arrow IPC streams to columns of Python values, and back. Buffers are never compressed (see the
-contract)."""
+"""Converts Arrow IPC streams to columns of Python values, and back. Buffers are never compressed (see
+wit/entry.wit)."""
 
 import struct
 from datetime import date, datetime, time, timedelta, timezone

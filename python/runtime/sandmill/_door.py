@@ -4,7 +4,7 @@ import logging
 
 
 class Door:
-    """The functions of the host that the script may call: the interfaces `host` and `models` of the contract.
+    """The functions of the host that the script may call: the interfaces `host` and `models` of wit/entry.wit.
     Each runtime implements them."""
 
     def agent_name(self):

@@ -3,8 +3,8 @@
 import os
 import sys
 
-# The sandbox's path of the job's source folder. Without a source folder, the script and its modules are copied to it.
-# None outside of the sandbox.
+# The path of the job's source folder in the sandbox. If the job has no source folder, the script and its modules
+# are copied to this path. None outside of the sandbox.
 _SOURCE = "/source" if sys.platform == "wasi" else None
 
 

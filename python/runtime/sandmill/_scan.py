@@ -31,8 +31,8 @@ def scan(path, is_available):
     root, folders = source_folder(path), import_folders(path)
     found = {"error": None, "packages": [], "missing": [], "run": None, "changed": []}
     seen, reported, packages = set(), set(), set()
-    # Files to scan, and then files that the script may work without. So a file that it imports in both ways counts
-    # as needed.
+    # `needed`: files that the script needs, which are scanned first. `optional`: files that it may work without. So
+    # a file that the script imports in both ways counts as needed.
     needed, optional = [path], []
     while needed or optional:
         is_optional = not needed
@@ -251,10 +251,10 @@ def _imports(tree, package):
             case ast.With(items=items, body=body) if any(map(_suppresses_import_errors, items)):
                 waiting += [(child, True) for child in body]
             case ast.If(test=test) if _is_type_checking(test) or _is_main(test):
-                # Never true where Sandmill runs the script.
+                # The condition is never true where Sandmill runs the script.
                 waiting += [(child, guarded) for child in node.orelse]
             case ast.If() | ast.Match() | ast.For() | ast.While() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
-                # Which of these lines run is not known here.
+                # We do not know which of these lines run.
                 waiting += [(child, True) for child in ast.iter_child_nodes(node)]
             case _:
                 waiting += [(child, guarded) for child in ast.iter_child_nodes(node)]

@@ -196,7 +196,8 @@ def _traceback_without_runtime(error):
 
 
 def _remove_runtime_frames(description, seen):
-    """Also for the causes of the exception. `seen`: the ids of descriptions that are done."""
+    """Removes the runtime's stack frames from the description of an exception, and from those of its causes.
+    `seen`: the ids of descriptions that are done."""
     if description is None or id(description) in seen:
         return
     seen.add(id(description))

@@ -77,7 +77,7 @@ impl Guest {
                 drop((0..).map(open).collect::<std::io::Result<Vec<_>>>()?);
             }
             "transfer" => drop(File::open("/output/".to_owned() + &"p".repeat(2 * MEGABYTE))),
-            other => return Err(format!("--do {other}: there is no such thing to do").into()),
+            other => return Err(format!("--do {other}: unknown value").into()),
         }
         Ok(Results::rows(["it is still running"]))
     }

@@ -8,7 +8,7 @@ mod bindings {
             package test:sockets@1.0.0;
 
             world sockets {
-                include sandmill:entry/run-only@0.1.0;
+                include sandmill:entry/run-only@0.2.0;
                 import wasi:sockets/instance-network@0.2.12;
                 import wasi:sockets/tcp-create-socket@0.2.12;
                 import wasi:sockets/udp-create-socket@0.2.12;

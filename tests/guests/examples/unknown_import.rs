@@ -10,7 +10,7 @@ mod bindings {
             }
 
             world greedy {
-                include sandmill:entry/entry-script@0.1.0;
+                include sandmill:entry/entry-script@0.2.0;
                 import launch;
             }
         "#,

@@ -1,9 +1,9 @@
 ;; Hostile: passes values that no binding generator would produce. A mini-batch with an even id is good. An odd
 ;; id chooses an act, whose number is half the id, rounded down.
 (module
-  (import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
-  (import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
-  (import "sandmill:entry/host@0.1.0" "gpu-index" (func $gpu_index (param i32)))
+  (import "sandmill:entry/host@0.2.0" "log" (func $log (param i32 i32 i32)))
+  (import "sandmill:entry/host@0.2.0" "read" (func $read (param i32 i32 i32)))
+  (import "sandmill:entry/host@0.2.0" "gpu-index" (func $gpu_index (param i32)))
   COMMON
   GOOD
   (table $grows 4096 funcref)

@@ -7,7 +7,7 @@ mod bindings {
             package hostile:calls@1.0.0;
 
             world caller {
-                include sandmill:entry/run-only@0.1.0;
+                include sandmill:entry/run-only@0.2.0;
                 include wasi:cli/imports@0.2.12;
             }
         "#,

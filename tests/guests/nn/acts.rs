@@ -8,8 +8,8 @@ mod bindings {
             package test:nn@1.0.0;
 
             world acts {
-                include sandmill:entry/run-only@0.1.0;
-                include sandmill:entry/inference@0.1.0;
+                include sandmill:entry/run-only@0.2.0;
+                include sandmill:entry/inference@0.2.0;
             }
         "#,
         path: "../../wit",

@@ -7,7 +7,7 @@ mod bindings {
             package test:nn@1.0.0;
 
             world plain {
-                include sandmill:entry/run-only@0.1.0;
+                include sandmill:entry/run-only@0.2.0;
                 include wasi:nn/ml@0.2.0-rc-2024-10-28;
             }
         "#,

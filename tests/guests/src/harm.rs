@@ -72,7 +72,7 @@ fn harm(what: &str, items: usize) -> Result<Results> {
         },
         "recurse" => Ok(Results::rows([recurse(0).to_string()])),
         "out-of-bounds" => out_of_bounds(),
-        other => Err(format!("--do {other}: there is no such thing to do").into()),
+        other => Err(format!("--do {other}: unknown value").into()),
     }
 }
 

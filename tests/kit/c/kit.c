@@ -109,10 +109,11 @@ static void add_context(const sandmill_mini_batch *batch, sandmill_results *resu
     }
 }
 
+static const char *const LEVELS[] = {"error", "warning", "info", "debug"};
+
 static sandmill_level level_of(const char *word) {
-    const char *const words[] = {"error", "warning", "info", "debug"};
     for (int level = 0; level < 4; level++) {
-        if (strcmp(word, words[level]) == 0) return (sandmill_level)level;
+        if (strcmp(word, LEVELS[level]) == 0) return (sandmill_level)level;
     }
     abort();
 }
@@ -149,6 +150,7 @@ static const char *execute(const sandmill_mini_batch *batch, sandmill_results *r
     else if (IS("allocate")) allocate_endlessly();
     else if (IS("print")) print_to(stdout, parts[1], results);
     else if (IS("complain")) print_to(stderr, parts[1], results);
+    else if (IS("logging-level")) sandmill_row(results, "%s", LEVELS[sandmill_logging_level()]);
     else if (IS("clock")) sandmill_row(results, "%lld", (long long)time(NULL));
     else if (IS("loop")) {
         for (volatile int never = 0; never == 0;) continue;

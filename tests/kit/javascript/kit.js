@@ -1,7 +1,7 @@
 // The conformance kit's script in JavaScript: see ../README.md.
 
 import {
-    Table, agentName, args, env, failed, log, logDir, outputDir, print, printError, read, readText, writeFile,
+    Table, agentName, args, env, failed, log, logDir, loggingLevel, outputDir, print, printError, read, readText, writeFile,
 } from "sandmill";
 
 let inits = 0;
@@ -86,5 +86,6 @@ const COMMANDS = {
     print: returnDone(print),
     complain: returnDone(printError),
     random: () => [`${Math.random()}${Math.random()}`],
+    "logging-level": () => [loggingLevel()],
     clock: () => [String(Math.floor(Date.now() / 1000))],
 };

@@ -140,5 +140,6 @@ COMMANDS = {
     "print": print_to(lambda: sys.stdout),
     "complain": print_to(lambda: sys.stderr),
     "random": lambda batch, context: [f"{random.getrandbits(128):032x}"],
+    "logging-level": lambda batch, context: [logging.getLevelName(logging.getLogger().level).lower()],
     "clock": lambda batch, context: [str(int(time.time()))],
 }

@@ -89,6 +89,7 @@ fn rows(command: &str, parts: &[&str]) -> Result<Vec<String>, String> {
         ("print", [text]) => write!(std::io::stdout(), "{text}").map_err(to_text).map(done)?,
         ("complain", [text]) => write!(std::io::stderr(), "{text}").map_err(to_text).map(done)?,
         ("random", _) => format!("{:016x}", RandomState::new().hash_one("kit")),
+        ("logging-level", _) => level_name(host::logging_level()).to_owned(),
         ("clock", _) => {
             SystemTime::now().duration_since(UNIX_EPOCH).map_err(to_text)?.as_secs().to_string()
         }
@@ -122,6 +123,15 @@ fn allocate() -> String {
     loop {
         held.push(vec![1_u8; 1 << 20]);
         std::hint::black_box(&held);
+    }
+}
+
+fn level_name(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Error => "error",
+        LogLevel::Warning => "warning",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
     }
 }
 

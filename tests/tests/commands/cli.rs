@@ -241,7 +241,7 @@ fn a_pinned_component_is_the_only_one_that_runs() {
     let ran =
         two_files().run(&["--set", &format!("entry_script_digest=sha256:{}", "0a".repeat(32))]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: [REPO]/target/guests/wasm32-wasip2/release/examples/counts_runs.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change entry_script_digest");
+    assert_snapshot!(ran.redacted(), @"error: [REPO]/target/guests/wasm32-wasip2/release/examples/counts_runs.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right file there, or change entry_script_digest");
     // The message contains the component's real digest.
     let digests: Vec<&str> = ran
         .stderr
@@ -456,7 +456,7 @@ fn a_job_of_a_pipeline_is_picked_by_name() {
     let log = master_role(&ran);
     assert!(
         log.contains(
-            "retry_settings.max_retries 1 is run_max_try 2: the first attempt counts, too"
+            "retry_settings.max_retries 1 is run_max_try 2: the first attempt also counts"
         )
     );
     assert_eq!(ran.text("job/output/parallel_run_step.txt"), "a.txt: 1\n");
@@ -487,12 +487,12 @@ fn check_lists_what_a_component_needs() {
     assert_snapshot!(format!("{}{}", &text[..first_of_wasi], &text[functions..]), @r"
     sha256:[SHA256]
     Exports:
-      sandmill:entry/entry-run@0.1.0
+      sandmill:entry/entry-run@0.2.0
     Imports, and what they give it:
       the worker's name and folders, the log, and reading whole files
-        sandmill:entry/host@0.1.0
+        sandmill:entry/host@0.2.0
       types only
-        sandmill:entry/types@0.1.0
+        sandmill:entry/types@0.2.0
     Functions: run
     It keeps the contract.
     ");
@@ -508,7 +508,7 @@ fn check_lists_what_a_component_needs() {
       greet
     Imports, and what they give it:
     It does not keep the contract:
-    [REPO]/target/guests/wasm32-wasip2/release/examples/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
+    [REPO]/target/guests/wasm32-wasip2/release/examples/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.2.0 (init, run, shutdown) or sandmill:entry/entry-run@0.2.0 (run only); sandmill-guest makes one
     ");
 
     let python = python_guest().display().to_string();

@@ -34,8 +34,8 @@ fn explained(ran: Ran) -> String {
             "" => false,
             _ => in_table,
         };
-        // Libraries of the toolchain add indented lines to a panic or a trap, which differ between
-        // toolchains.
+        // The toolchain's libraries add indented lines to a panic or a trap. These lines differ
+        // between toolchains.
         if !in_table && !line.starts_with("    ") {
             kept.push(line);
         }
@@ -110,7 +110,7 @@ fn a_time_out() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - It computed for only [N] % of the time and waited for the rest: check the disk or network that its files are on, or, if there were more workers than processors, use fewer workers (process_count_per_node)
+      - The entry script computed for only [N] % of the time and waited for the rest: check the disk or network that holds its files. If there were more workers than processors, use fewer workers (process_count_per_node)
       - Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do
       - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
@@ -178,8 +178,8 @@ fn an_init_that_always_fails() {
 
 #[test]
 fn a_threshold_exceeded() {
-    // The bad files sort last. Otherwise, the mini-batches that run when the job fails would also be
-    // reported.
+    // The bad files sort last. Otherwise, other mini-batches would be running when the job fails,
+    // and `explain` would report them too.
     let job = job("outcomes", "error_threshold: 1");
     let ran = job.file("input/u_bad.txt", "").file("input/v_bad.txt", "").run(&[]);
     ran.exits_with(42);
@@ -192,7 +192,7 @@ fn a_threshold_exceeded() {
       u_bad.txt is called bad
 
     Failed items
-      2 of 7; the first that were named:
+      2 of 7; the first ones whose names are known:
       mini-batch 5: /inputs/texts/u_bad.txt: u_bad.txt is called bad
       mini-batch 6: /inputs/texts/v_bad.txt: v_bad.txt is called bad
       2 mini-batches returned fewer rows than items
@@ -215,7 +215,7 @@ fn a_threshold_exceeded_before() {
     let ran = job("outcomes", "").file("input/bad.txt", "").run(&[]);
     ran.exits_with(42);
     let ran = ran.into_job().run(&[]);
-    ran.exits_with(42).says("what failed in earlier runs of this job is counted too");
+    ran.exits_with(42).says("what failed in earlier runs of this job also counts");
     ran.says("read next     job/logs/failed_items.csv");
     let explanation = explained(ran);
     assert!(
@@ -255,10 +255,10 @@ fn a_worker_killed_from_outside() {
     First failure
       mini-batch 3, attempt 1, process000: worker_died
       /inputs/texts/f3.txt
-      the worker process exited with returncode -9 inside run; another process sent it that signal: the kernel has killed no process for lack of memory since the job began
+      the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began
 
     Failures
-      1 attempt: worker_died: the worker process exited with returncode -9 inside run; another process sent it that signal: the kernel has killed no process for lack of memory since the job began
+      1 attempt: worker_died: the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began
       process000 exits with returncode -9
 
 
@@ -311,7 +311,7 @@ fn a_slow_mini_batch() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Mini-batch 3 took [N] times as long as most, and computed for less than half of that: see what it waits for, above all the disk or network that its files are on
+      - Mini-batch 3 took [N] times as long as most, and waited for more than half of its time: first check the disk or network that holds its files
     ");
 }
 

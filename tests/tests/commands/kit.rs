@@ -36,7 +36,7 @@ fn the_script_in_javascript() {
     assert_as_documented("JavaScript", &root().join("tests/kit/javascript/kit.js"));
 }
 
-/// A copy of the folder, because the build writes into it.
+/// A copy of `tests/kit/c`. The build writes into the script's folder.
 fn c_folder() -> std::path::PathBuf {
     let folder = root().join("target/guests/kit-c");
     fs::create_dir_all(&folder).unwrap();
@@ -46,7 +46,7 @@ fn c_folder() -> std::path::PathBuf {
     folder
 }
 
-/// Each fault fails its own check and no other check.
+/// Each fault fails its own check and no unrelated check.
 #[test]
 fn faults_are_found() {
     let faults = [
@@ -73,8 +73,9 @@ fn faults_are_found() {
         .map(|(name, ..)| &**name)
         .collect();
     let mut expected: Vec<&str> = faults.iter().map(|(.., check)| *check).collect();
-    // The fault of `read` skips a file's first byte, so the check of an empty file passes. The other checks
-    // of tables fail as well, because the script returns a row instead of a table.
+    // The fault of `read` skips a file's first byte, so the check of an empty file passes. The
+    // fault of `table` also fails the other checks of tables, because the script returns a row
+    // instead of a table.
     expected.extend(["table-empty", "table-integers", "table-wide"]);
     failed.sort_unstable();
     expected.sort_unstable();

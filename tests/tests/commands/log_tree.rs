@@ -23,7 +23,8 @@ arguments: [--do, panic, --on-batch, 1]",
         )
 }
 
-/// Collects the files below `folder` in `found`, as paths that begin with `inside`, sorted.
+/// Adds the files below the subfolder `inside` of `folder` to `found`, as paths relative to
+/// `folder`. Sorts `found`.
 fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder.join(inside)).unwrap() {
         let entry = entry.unwrap();

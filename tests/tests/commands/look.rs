@@ -1,5 +1,5 @@
 //! Output on a terminal of 80 and of 120 columns: colours, wrapped notes, and a progress line that fits.
-//! Another test types the advice of a message.
+//! Another test runs the command that a message advises.
 
 #![cfg(target_os = "linux")]
 

@@ -137,16 +137,16 @@ fn a_panic_or_endless_loop_is_reported_with_its_rows() {
        0: test_guests::harm::harm
        1: test_guests::harm::Harm::run
        2: <hostile_table::_::_::__SandmillComponent as sandmill_guest::bindings::exports::sandmill::entry::entry::Guest>::run
-       3: sandmill:entry/entry@0.1.0#run
+       3: sandmill:entry/entry@0.2.0#run
     stderr of the entry script:
       thread '<unnamed>' (1) panicked at src/harm.rs:[LINE]:
       this guest panics, as asked
       note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace
-    error: mini-batch 0 (rows 1 to 3 of the input): stopped: run was not done within 1 s (--timeout)
+    error: mini-batch 0 (rows 1 to 3 of the input): stopped: run did not return within 1 s (--timeout)
     ");
 }
 
-/// A job continues after some failures of `init` and `shutdown`. A map fails, because otherwise the reader of
+/// A job tolerates some failures of `init` and `shutdown`. A map fails: otherwise, the reader of
 /// its output would wait for the end of the stream.
 #[test]
 fn init_and_shutdown_have_the_timeout_of_a_call() {
@@ -160,8 +160,8 @@ fn init_and_shutdown_have_the_timeout_of_a_call() {
         ran.messages()
     });
     assert_snapshot!(messages.join("\n"), @"
-    error: stopped: init was not done within 1 s (--timeout)
-    error: stopped: shutdown was not done within 1 s (--timeout)
+    error: stopped: init did not return within 1 s (--timeout)
+    error: stopped: shutdown did not return within 1 s (--timeout)
     ");
 }
 

@@ -6,8 +6,8 @@ use sandmill_tests::{Ran, TestJob, guest};
 use serde_json::Value;
 use std::fs;
 
-/// A job for one worker with three files, one in each mini-batch. The guest never returns from the first
-/// attempt at mini-batch 1, which has six seconds.
+/// A job for one worker with three files, one in each mini-batch. The guest never returns from the
+/// first attempt at mini-batch 1. The attempt times out after six seconds.
 fn stuck_job() -> TestJob {
     let mut job = TestJob::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
@@ -104,8 +104,8 @@ fn samples_can_be_turned_off() {
     assert!(!ran.has("job/logs/perf"), "{ran}");
 }
 
-/// Rules A5, F12: each worker has a profile with the names of the guest's functions. So does the worker that
-/// was killed inside its endless loop, and the worker that replaced it.
+/// Rules A5, F12: each worker has a profile with the names of the guest's functions. This includes
+/// the worker that was killed inside its endless loop, and the worker that replaced it.
 #[test]
 fn profiles_show_guest_functions() {
     let ran = stuck_job().yaml("profiling_module: cProfile").run(&[]);

@@ -61,7 +61,8 @@ fn etc_is_refused_as_a_side_input() {
     ");
 }
 
-/// Runs a command with the same job file in a new folder, because each command consumes its `Job`.
+/// Runs a command with the same job file in a new folder, because each command consumes its
+/// `TestJob`.
 fn rerun(job: &TestJob, command: &[&str]) -> Ran {
     let text = std::fs::read_to_string(job.path("job.yaml")).unwrap();
     self::job().file("job.yaml", text).command(command)

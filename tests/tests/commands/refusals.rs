@@ -12,8 +12,8 @@ fn job() -> TestJob {
         .file("input/a.txt", "a")
 }
 
-/// The job with a `partition_format` that its files do not match, so that it cannot be planned and does not
-/// begin.
+/// Gives the job a `partition_format` that its files do not match. Sandmill cannot plan the job, so
+/// the job does not begin.
 fn misplaced(job: TestJob) -> TestJob {
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
     let mismatched = text.replace(
@@ -113,7 +113,7 @@ fn check_stops_an_endless_run() {
     let loops = ["--arg", "--do", "--arg", "loop", "--timeout", "1"];
     let ran = job().command(&[&["check", &script, "--run", "input/a.txt"][..], &loops].concat());
     ran.exits_with(42);
-    assert!(ran.stdout.contains("stopped: not done within 1 s"), "{ran}");
+    assert!(ran.stdout.contains("stopped: it did not return within 1 s"), "{ran}");
 }
 
 #[test]

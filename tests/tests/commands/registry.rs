@@ -122,8 +122,8 @@ fn names_are_registered_listed_and_shown() {
     ran.exits_with(2).says("expected 1 to 64 letters");
 }
 
-/// Rules C1, C22 (docs/parallel-run-step.md): a job may use registered names. A name without a version means
-/// the version that is the latest when the job begins.
+/// Rules C1, C22 (docs/parallel-run-step.md): a job may use registered names. A name without a
+/// version means the latest version at the time when the job begins.
 #[test]
 fn jobs_use_registered_names() {
     let inputs = "inputs: {all: {dataset: images@2}}\nmodels: {m: {model: net}}";
@@ -207,10 +207,10 @@ fn registered_names_obey_the_policy() {
 fn an_address_of_a_store_is_not_registered() {
     let ran = folder().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/in/*.csv, the address of a store; data in a store is registered by the name of a datastore and the path there: sandmill dataset register other PATH --datastore NAME (or write the address into the job file, as the input's path)");
+    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/in/*.csv, the address of a store; to register data in a store, name a datastore and a path in it: sandmill dataset register other PATH --datastore NAME (or write the address into the job file, as the input's path)");
     let ran = ran.into_job().command(&["model", "register", "net", "s3://bucket/net.onnx"]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/net.onnx, which is in a store, and models are read from this machine; fetch it first, and register the file or the folder");
+    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/net.onnx, which is in a store; a model must be on this machine: download it first, and register the file or the folder");
 }
 
 /// The same files in a new folder.

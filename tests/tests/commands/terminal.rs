@@ -181,8 +181,9 @@ fn names_in_an_azure_pipeline_are_escaped() {
     assert_escaped(&ran);
 }
 
-/// Runs a job with `HIDDEN` in the name and the header of its file, and checks its reports. Then writes
-/// `HIDDEN` into the state of the job, as in a job directory of another user.
+/// Runs a job with `HIDDEN` in the name and the header of its input file, and checks the reports.
+/// Then writes `HIDDEN` into `job.json`, as another user could in a job directory, and runs
+/// commands on the directory.
 #[test]
 fn reports_and_foreign_job_directories_are_escaped() {
     let table = format!("{HIDDEN},b\n1,2\n3\n");

@@ -27,9 +27,9 @@ fn doctor(library: Option<&Path>, arguments: &[&str]) -> (String, Value) {
     (lines.collect::<Vec<_>>().join("\n"), found.clone())
 }
 
-/// The doctor runs a small model behind the wall, on two threads. This shows that the wall allows all
-/// syscalls that ONNX Runtime needs, that ONNX Runtime starts no thread before the wall, and that it needs no
-/// file behind the wall.
+/// The doctor runs a small model behind the wall, on two threads. This shows three things: the wall
+/// allows all syscalls that ONNX Runtime needs, ONNX Runtime starts no thread before the wall is
+/// built, and it needs no file after that.
 #[test]
 fn onnxruntime_computes_behind_the_wall() {
     let library = onnxruntime().canonicalize().unwrap();

@@ -70,9 +70,9 @@ fn job(machine: &Path, script: &str) -> TestJob {
         .file("in/a.txt", "x")
 }
 
-/// Rule G1 (docs/parallel-run-step.md): after a leader was killed, its GPU is free when its worker has ended.
-/// Rule G3: GPUs are leased according to the list of the driver, and the resource samples have columns for
-/// the GPU.
+/// Rule G1 (docs/parallel-run-step.md): if a leader is killed, its GPU becomes free when the worker
+/// has ended. Rule G3: Sandmill leases the GPUs that the driver lists, and the resource samples
+/// have columns for the GPU.
 #[test]
 fn a_lease_ends_with_its_worker() {
     if gpus().is_none() {

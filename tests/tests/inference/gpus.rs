@@ -53,8 +53,8 @@ fn node_log(dir: &Path) -> String {
     fs::read_to_string(dir.join("job/logs/sys/node/0/_main.txt")).unwrap_or_default()
 }
 
-/// Runs a job. Returns what the guest reports about its GPU and the variables about GPUs, each different
-/// report once.
+/// Runs a job. Returns the guest's reports about its GPU and the variables about GPUs, sorted and
+/// without duplicates.
 fn reports_with(settings: &str) -> Vec<String> {
     gpu_reports(&run(&MachineWithGpus::new(), settings))
 }
@@ -84,8 +84,8 @@ fn gpu_reports(ran: &Ran) -> Vec<String> {
     reports
 }
 
-/// Rules G1, G3, V1 (docs/parallel-run-step.md): the worker gets the lowest free index, even if the job file
-/// sets the variable.
+/// Rules G1, G3, V1 (docs/parallel-run-step.md): the worker gets the lowest free index, even if the
+/// job file sets `CUDA_VISIBLE_DEVICES`.
 #[test]
 fn a_worker_gets_a_gpu() {
     if has_driver() {
@@ -99,7 +99,7 @@ fn a_worker_gets_a_gpu() {
     assert_eq!(reports, [expected]);
 }
 
-/// Rules G2, V1: for a worker without a GPU, the variable is missing, not empty.
+/// Rules G2, V1: for a worker without a GPU, `CUDA_VISIBLE_DEVICES` is missing, not empty.
 #[test]
 fn workers_beyond_the_number_of_gpus_have_no_gpu() {
     if has_driver() {

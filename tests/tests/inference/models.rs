@@ -1,7 +1,7 @@
 //! Models in the job file: the files that the entry script sees, and what happens if a model changes.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Ran, TestJob, cut_denials, guest};
+use sandmill_tests::{Ran, TestJob, add_world, cut_denials, for_version_0_1, guest, wat_module};
 use std::fs;
 
 /// A job with three models: a file, a folder, and a model repository with versions.
@@ -29,6 +29,24 @@ fn access_results(ran: &Ran) -> String {
         request.is_some_and(|(_, path)| path.starts_with("/models"))
     };
     output.split(" | ").filter(is_of_model).map(cut_denials).collect::<Vec<_>>().join("\n")
+}
+
+/// The interface `models` has the same functions in versions 0.1 and 0.2 of the contract.
+#[test]
+fn entry_scripts_for_each_version_of_the_contract_list_the_models() {
+    let mut module = wat_module(
+        r#"(module
+            (import "sandmill:entry/models@0.2.0" "names" (func $names (param i32)))
+            COMMON
+            ;; At 64: ok, rows, and the list of names, which `names` writes to 72.
+            (func RUN (call $names (i32.const 72)) (i32.const 64)))"#,
+    );
+    add_world(&mut module, "inference");
+    for module in [for_version_0_1(&module), module] {
+        let ran = job().file("names.wasm", module).run(&["--set", "entry_script=names.wasm"]);
+        ran.exits_with(0);
+        assert_eq!(ran.output(), "digits\nversions\nwhole\n");
+    }
 }
 
 #[test]

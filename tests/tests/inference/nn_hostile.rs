@@ -69,7 +69,8 @@ fn an_invalid_model_is_refused() {
     }
 }
 
-/// The job does not begin. The message has the command that helps, and appears once.
+/// The job does not begin. The message contains the command that installs ONNX Runtime, and appears
+/// once.
 #[test]
 fn an_unsupported_operator_is_refused_before_the_job_begins() {
     let models = ["hostile/unknown_operator".to_owned()];

@@ -46,7 +46,7 @@ fn models_are_imported_only_if_used() {
     };
     for name in ["echo_files", "sdk_answers"] {
         let imports = inspect(name);
-        assert!(imports.contains("sandmill:entry/host@0.1.0"), "{imports}");
+        assert!(imports.contains("sandmill:entry/host@0.2.0"), "{imports}");
         assert!(
             !imports.contains("wasi:nn/") && !imports.contains("sandmill:entry/models"),
             "{imports}"

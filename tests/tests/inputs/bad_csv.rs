@@ -129,7 +129,7 @@ fn invalid_headers_fail_their_files() {
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 2 in the header, ""caf�"", is not UTF-8; save the file as UTF-8"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is not a CSV file; move it away, or name the files by a glob that leaves it out"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""��i\0d\0"", is not UTF-8; save the file as UTF-8"
-    "the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; its line ends later, or nowhere: use fewer columns or shorter names"
+    "the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; its first line is longer, or has no end: use fewer columns or shorter names"
     the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; look for a quote that is not closed in the first line
     "#);
     let ran = job(&[("a.csv", b"id,x\n1,2\n")])

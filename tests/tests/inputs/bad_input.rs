@@ -159,8 +159,8 @@ fn links_to_folders_are_skipped() {
     ");
 }
 
-/// Whether the permissions of files apply to the user who runs the tests; they do not apply to root. If they
-/// do not, prints a message, because the test then passes without checking anything.
+/// Whether the permissions of files apply to the user who runs the tests. They do not apply to
+/// root. In that case, prints a message, because the test passes without checking anything.
 fn permissions_apply(job: &TestJob) -> bool {
     let path = job.path("probe");
     fs::write(&path, "").unwrap();
@@ -305,7 +305,7 @@ fn a_resume_reads_a_corrected_file() {
     ran.exits_with(0);
     assert!(before < 9, "{before}");
     assert_eq!(ran.sorted_output(), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    // The result can be reused if nothing changes again.
+    // If nothing changes after the resume, the next run reuses the result.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");

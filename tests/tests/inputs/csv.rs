@@ -92,7 +92,7 @@ fn a_written_schema_gives_the_same_columns() {
       lines:
         types:
           id: int64
-          # tags: has parts, which are inferred
+          # tags: has nested fields; Sandmill infers their types
       more:
         schema:
           id: int64
@@ -108,7 +108,7 @@ fn a_written_schema_gives_the_same_columns() {
     }
     let again = job().yaml(&with_schema).command(&["plan", "job.yaml", "--write-schema"]);
     again.exits_with(0);
-    assert_eq!(again.stdout.replace("    # instead of types\n", ""), ran.stdout, "{again}");
+    assert_eq!(again.stdout.replace("    # replaces the key types\n", ""), ran.stdout, "{again}");
     let files = job().yaml("inputs: {x: in}").command(&["plan", "job.yaml", "--write-schema"]);
     files.exits_with(2).says("--write-schema is for inputs of tables");
 }
@@ -319,7 +319,7 @@ fn a_file_with_other_columns_is_reported() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs
+    note: a file cannot be read, so its mini-batch fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs
     mini-batch 1, attempt 1 ([WORKER]): [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs

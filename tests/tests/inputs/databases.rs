@@ -111,8 +111,8 @@ fn folders_of_databases_make_columns_and_groups() {
     assert_eq!(ran.attempts("RUN_DONE").len(), 2, "{ran}");
 }
 
-/// After its query has changed, a job is not resumed: the new query gives other rows, which would not match
-/// the rows that are done.
+/// If its query has changed, a job is not resumed: the new query gives other rows, which would not
+/// match the finished rows.
 #[test]
 fn a_job_is_not_resumed_with_another_query() {
     let job = job();

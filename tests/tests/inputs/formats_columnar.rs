@@ -123,12 +123,12 @@ fn files_that_cannot_be_read_fail_alone() {
     assert_snapshot!(failed, @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
     0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is not parquet, but text, possibly CSV: write format: csv; or name the files by a glob that leaves it out"
-    5,/inputs/rows/c.parquet,/inputs/rows/c.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/c.parquet is cut off or broken: a Parquet file ends with PAR1, and it does not"
+    5,/inputs/rows/c.parquet,/inputs/rows/c.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/c.parquet is cut off or broken: a Parquet file ends with PAR1, but this file does not"
     6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without even a schema; remove it, or write the file again"
     7,"/inputs/rows/e.parquet, 6 rows from row 1",/inputs/rows/e.parquet,,1,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 1 to 6 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
     8,"/inputs/rows/e.parquet, 6 rows from row 7",/inputs/rows/e.parquet,,7,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 7 to 12 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
     11,/inputs/rows/f.parquet,/inputs/rows/f.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/f.parquet column 'n' is Utf8, but Int64 in [DIR]/in/b.parquet; set schema_inference: full, which takes the wider type, or write the files with one type"
-    12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet does not have; set schema_inference: full, which takes the columns of all files, or list the wanted columns with the key columns"
+    12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet does not have; set schema_inference: full, which takes the columns of all files, or list the wanted columns with the key `columns`"
     "#);
 }
 

@@ -153,7 +153,7 @@ fn files_that_cannot_be_read_fail_alone() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
+    note: a file cannot be read, so its mini-batch fails: [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
     mini-batch 1, attempt 1 ([WORKER]): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
@@ -214,7 +214,8 @@ fn wide_long_and_invalid_json_tables() {
     "#);
 }
 
-/// Sandmill removes the files that it has unpacked when the job ends. A resumed job unpacks the inputs again.
+/// When the job ends, Sandmill removes the files that it has unpacked. A resumed job unpacks the
+/// inputs again.
 #[test]
 fn unpacked_files_are_removed() {
     let compressed = gzip(b"id\n1\n2\n3\n");

@@ -73,8 +73,9 @@ fn columns_of_mixed_shapes_are_kept_as_json() {
     assert_snapshot!(ran.messages(), @r#"error: --set inputs.rows.schema: column "a" is json, which is for inputs of format jsonl only; write string, which gives the entry script the field's text"#);
 }
 
-/// Keys that first appear after the inferred rows are left out, and counted. With `schema_inference: full`,
-/// they become columns, as in pyarrow and pandas.
+/// Sandmill infers the columns from the first rows. It leaves out keys that appear only in later
+/// rows, and counts the records with such keys. With `schema_inference: full`, these keys become
+/// columns, as in pyarrow and pandas.
 #[test]
 fn keys_after_the_inferred_rows_are_counted() {
     let early = (0..60_000).map(|id| format!("{{\"a\":{id},\"o\":{{\"x\":1}}}}\n"));
@@ -85,7 +86,7 @@ fn keys_after_the_inferred_rows_are_counted() {
     ran.exits_with(0);
     assert_eq!(ran.output().lines().count(), 60_150);
     assert_snapshot!(notes(&ran), @"
-    note: input rows: records have keys that match none of its columns and are left out: 'b', 'o.y', first in /inputs/rows/late.jsonl, line 60001; the columns were inferred from earlier rows. Set schema_inference to full, or name all columns in schema (json takes any value)
+    note: input rows: records have keys that match none of its columns and are left out of the table: 'b', 'o.y', first in /inputs/rows/late.jsonl, line 60001; the columns were inferred from earlier rows. Set schema_inference to full, or name all columns in schema (json takes any value)
     note: input rows: 150 records had keys that match none of its columns: 'b', 'o.y'
     ");
     let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
@@ -101,7 +102,7 @@ fn a_json_document_is_reported_once() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
+    note: a file cannot be read, so its mini-batch fails: [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
     note: input rows: its only file cannot be read as jsonl; check its format and its path
     mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1

@@ -97,7 +97,7 @@ fn limit_is_refused_with_partition_keys() {
         .file("in/bob/a.txt", "2");
     let limited = groups.run(&["--limit", "1"]);
     limited.exits_with(2);
-    assert_snapshot!(limited.messages(), @"error: --limit cannot be used with partition_keys, as groups are made of all items; --sample 1% runs a share of the groups");
+    assert_snapshot!(limited.messages(), @"error: --limit cannot be used with partition_keys, because grouping needs all items; --sample 1% runs a share of the groups");
     let sampled = limited.into_job().run(&["--sample", "1%"]);
     sampled.exits_with(0);
     assert_eq!(sampled.sorted_output().len(), 1);

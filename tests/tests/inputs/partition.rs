@@ -114,10 +114,10 @@ fn the_plan_shows_groups() {
     rows.exits_with(0);
     assert_snapshot!(rows.stdout, @"
     mini-batch  input      items  where
-             0  sales          1  store=: gathered rows, 3 bytes
-             1  sales          4  store=4: gathered rows, 21 bytes
-             2  sales          2  store=5: gathered rows, 8 bytes
-             3  sales          1  store=6,7: gathered rows, 8 bytes
+             0  sales          1  store=: rows of one group, 3 bytes
+             1  sales          4  store=4: rows of one group, 21 bytes
+             2  sales          2  store=5: rows of one group, 8 bytes
+             3  sales          1  store=6,7: rows of one group, 8 bytes
     ");
     assert_snapshot!(rows.redacted(), @r#"
     note: columns of input sales: store string, x int64

@@ -71,7 +71,8 @@ fn reports_of_failures_are_bounded() {
                     output_action: summary_only\nlimits: { reports: 1 MB, failures: 20 }";
     let ran = job("hostile_files", 1500, settings).run(&[]);
     ran.exits_with(0);
-    ran.says("1,500 failed").says("of the logs left out, as limits.reports (1 MB) was reached");
+    ran.says("1,500 failed")
+        .says("of the logs left out, because limits.reports (1 MB) was reached");
     let size = |path: &str| fs::metadata(ran.dir().join("job/logs").join(path)).unwrap().len();
     let total: u64 =
         ["failed_items.csv", "sys/events.jsonl", "sys/job_report/processed_mini-batches.csv"]
@@ -145,7 +146,7 @@ fn a_leader_that_runs_as_root_warns() {
     };
     let warning = "runs as root";
     assert_eq!(run(&["--policy", "policy.yaml"]).stderr.contains(warning), is_root);
-    // Without a policy, only Sandmill's log says so, and no message.
+    // Without a policy, the warning is only in the leader's log.
     let ran = run(&[]);
     assert!(!ran.stderr.contains(warning), "{ran}");
     let logs = ran.dir().join("job/logs/sys");

@@ -2,7 +2,7 @@
 //! the return value.
 
 use insta::assert_snapshot;
-use sandmill_tests::{TestJob, guest, python_guest, root, wat_module};
+use sandmill_tests::{TestJob, for_version_0_1, guest, python_guest, root, wat_module};
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::{PackageId, Resolve};
 
@@ -39,6 +39,27 @@ fn a_component_of_another_toolchain_works() {
     assert!(log.trim_end().ends_with("shutdown"), "{log}");
 }
 
+#[test]
+fn components_for_version_0_1_are_accepted() {
+    let component = for_version_0_1(&std::fs::read(guest("run_only")).expect("it reads"));
+    let ran = three_files("old.wasm".as_ref()).file("old.wasm", component).run(&[]);
+    ran.exits_with(0);
+    assert_eq!(ran.output(), "a.txt\nbb.txt\nccc.txt\n");
+    let log = ran.log("user/entry_script_log/0/process000.log.txt");
+    assert!(log.contains("INFO    process000 mini-batch 2"), "{log}");
+}
+
+/// `host.logging-level` is new in version 0.2.
+#[test]
+fn a_component_for_version_0_1_cannot_have_what_0_2_added() {
+    let component = for_version_0_1(&std::fs::read(python_guest()).expect("it reads"));
+    let ran = three_files("old.wasm".as_ref()).file("old.wasm", component).run(&[]);
+    ran.exits_with(2).says("component imports instance `sandmill:entry/host@0.1.0`");
+    ran.says(
+        "instance export `logging-level` has the wrong type: function implementation is missing",
+    );
+}
+
 /// A core module with the contract's metadata. `body`: the WebAssembly text of `run`.
 fn core_module_with_body(body: &str, resolve: &Resolve, package: PackageId) -> Vec<u8> {
     let mut module = wat::parse_str(
@@ -56,7 +77,7 @@ fn core_module_with_body(body: &str, resolve: &Resolve, package: PackageId) -> V
               (local.get $at))
             (func $divides_by_nothing (result i32)
               (i32.div_s (i32.const 64) (i32.const 0)))
-            (func (export "sandmill:entry/entry-run@0.1.0#run")
+            (func (export "sandmill:entry/entry-run@0.2.0#run")
               (param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32)
               BODY))"#
             .replace("BODY", body),
@@ -123,7 +144,7 @@ fn run_must_return_rows_or_a_table() {
     ran.exits_with(2);
     assert!(!ran.has("job/output"), "{ran}");
     assert_snapshot!(ran.messages(), @"
-    error: [DIR]/core.wasm: run of sandmill:entry/entry-run@0.1.0 has the wrong type
+    error: [DIR]/core.wasm: run of sandmill:entry/entry-run@0.2.0 has the wrong type
       found:    func(variant { files(list<string>), table(list<u8>), void }, record { id: u64, dataset: string, attempt: u32, partition-key-value: list<tuple<string, string>> }) -> string
       expected: func(variant { files(list<string>), table(list<u8>), void }, record { id: u64, dataset: string, attempt: u32, partition-key-value: list<tuple<string, string>> }) -> result<variant { rows(list<string>), outcomes(list<result<string, string>>), table(list<u8>) }, string>
     Generate its bindings from the contract's wit/ folder

@@ -52,8 +52,8 @@ fn functions_are_called_the_right_number_of_times() {
     assert_eq!(runs, expected);
 }
 
-/// Rule E18: files with the worker's name do not collide. Each worker that returned rows has its own file,
-/// and each file has the lines of only one worker.
+/// Rule E18: if each worker puts its name into the names of its log files, the files do not collide. Each worker
+/// that returned rows has its own file, and each file has the lines of only one worker.
 #[test]
 fn workers_share_a_log_folder() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 2").run(&[]);
@@ -120,7 +120,7 @@ fn an_empty_result_fails_all_items_but_no_attempt() {
     assert_eq!(ran.sorted_output().len(), 4);
 }
 
-/// Rule E8: extra rows are kept, reported once, and never counted beyond the number of items.
+/// Rule E8: extra rows are kept and reported once. They do not add to the number of items.
 #[test]
 fn extra_rows_are_kept_and_reported_once() {
     let ran = over_files("hostile_files", 6).yaml("arguments: [--do, return-too-many]").run(&[]);

@@ -96,14 +96,14 @@ fn wrong_scripts_get_clear_messages() {
     error: `run` of score.js is missing; write: export function run(miniBatch) { ... }
     error: score.js, line 1: imports lodash, which the JavaScript runtime does not have: bundle the script and its packages into one file, e.g. with esbuild --bundle --format=esm --external:sandmill
     error: score.js, line 1: imports ./x.json, which the JavaScript runtime does not have: that file does not exist; if the job names no source_directory, scripts see only .js and .ts files
-    first cause   TypeError: run returned a promise (write function run, without async); it must return an array with one row for each item, or a Table
+    first cause   TypeError: run returned a promise (remove async from the function run); it must return an array with one row for each item, or a Table
     first cause   TypeError: run returned undefined (is there a return statement?); it must return an array with one row for each item, or a Table
     first cause   TypeError: row 0 that run returned is of type undefined; a row is a text, a number, or an object, which becomes JSON
     first cause   TypeError: row 0 that run returned is not valid Unicode: "\ud800x"
     first cause   TypeError: cannot read property 'y' of null (line 3)
     first cause   plain text
     first cause   InternalError: out of memory (line 1)
-    first cause   the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise the limit
+    first cause   the entry script's stack overflowed in run: limits.stack allows 1 MB. Use less recursion, or raise the limit
     first cause   Error: /etc/passwd: it is outside of the folders that were granted (line 1)
     first cause   Error: /inputs/texts/x cannot be written: not-permitted (line 1)
     "#);

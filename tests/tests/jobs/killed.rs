@@ -99,7 +99,7 @@ fn a_killed_worker_is_replaced() {
     assert_snapshot!(ran.messages(), @"
     job test: 2 workers
     [WORKER] exited with returncode -9
-    mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; another process sent it that signal: the kernel has killed no process for lack of memory since the job began
+    mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began
     Job test completed in [TIME].
       mini-batches  30
       items         30
@@ -129,10 +129,10 @@ fn a_killed_worker_fails_its_attempt() {
     let mut rows = rows();
     rows.retain(|row| row != "15.txt: 1");
     assert_eq!(ran.sorted_output(), rows, "{ran}");
-    assert_snapshot!(ran.failed_items(), @"
+    assert_snapshot!(ran.failed_items(), @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
-    5,/inputs/texts/15.txt,/inputs/texts/15.txt,,,1,[WORKER],the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; another process sent it that signal: the kernel has killed no process for lack of memory since the job began
-    ");
+    5,/inputs/texts/15.txt,/inputs/texts/15.txt,,,1,[WORKER],"the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began"
+    "#);
 }
 
 /// Rule W7.
@@ -147,8 +147,7 @@ fn nothing_outlives_a_killed_leader() {
     wait_for_ends(&pids);
     let ran = running.wait();
     ran.exits_with(-9);
-    // In the resumed job, the endless mini-batch begins with its first attempt again, which needs a timeout
-    // to end.
+    // The resumed job begins the endless mini-batch with attempt 1 again, so it needs a timeout.
     let again = ran.into_job().run(&["--set", "run_invocation_timeout=1"]);
     again.exits_with(0);
     assert_eq!(again.sorted_output(), rows(), "{again}");
@@ -244,8 +243,8 @@ fn job_with_slow_planning() -> TestJob {
         .file("input/a.csv", text)
 }
 
-/// The process id of a planner that has opened its file. `None` if there is no such planner other than
-/// `earlier`.
+/// The process id of a planner that is not in `earlier` and has opened its input file. `None`
+/// before a planner has opened the file.
 fn planner(running: &Running, earlier: &[u32]) -> Option<u32> {
     let has_opened = |id: u32| {
         let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
@@ -290,7 +289,7 @@ fn a_file_at_which_two_planners_die_fails() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file
+    note: a file cannot be read, so its mini-batch fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file
     note: input rows: its only file cannot be read as csv; check its format and its path
     mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1

@@ -82,7 +82,7 @@ fn jobs_take_turns_and_a_killed_job_frees_its_slots() {
     for other in others {
         let ran = other.wait();
         ran.exits_with(0);
-        ran.says("the job continues: there is room for it after");
+        ran.says("the job continues: after");
         assert_eq!(ran.output().lines().count(), 40);
     }
 }
@@ -124,8 +124,8 @@ fn a_waiting_job_can_be_cancelled() {
     assert_eq!(ran.output().lines().count(), 2);
 }
 
-/// Each worker counts with its memory budget, by default a little more than 2 GB. A job is refused if the
-/// budget of one worker is larger than the cap.
+/// The memory budget of each worker counts toward the cap. By default, the budget is a little more
+/// than 2 GB. A job is refused if the budget of one worker is larger than the cap.
 #[test]
 fn jobs_share_the_memory_cap() {
     let machine = CappedMachine::new("memory: 1 GB");

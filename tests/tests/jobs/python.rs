@@ -167,8 +167,8 @@ def run(mini_batch):
     ");
 }
 
-/// The first line has the error, and its line in the script. The traceback follows, without the lines of the
-/// runtime.
+/// The message begins with the error and the script's line number. The traceback follows, without
+/// the lines of the runtime.
 #[test]
 fn errors_show_the_scripts_own_traceback() {
     let script = "def inner(path):
@@ -295,8 +295,8 @@ def run(mini_batch):
     assert_eq!(deterministic_output(), deterministic_output());
 }
 
-/// The job copies the files next to the script, so later changes do not affect the running job. If the files
-/// changed, a resume is refused.
+/// The job makes a copy of the files in the folder of the script, so later changes do not affect
+/// the running job. If the files have changed, a resume is refused.
 #[test]
 fn a_resume_with_changed_script_files_is_refused() {
     let job =

@@ -86,9 +86,9 @@ fn run_with_kills(
         if ran.code == 0 {
             return ran;
         }
-        // Do not cut the files of a completed job: they were synced, and no later run would repair them. Also
-        // do not cut the files of a job whose parts already have their final names, because these may be the
-        // same files as the workers' files.
+        // Do not cut the files of a completed job: they were synced, and no later run would repair
+        // them. Also cut nothing if the output already has its folder of parts: its files may be
+        // hard links to the workers' files.
         let state = fs::read_to_string(ran.dir().join("job/job.json")).unwrap_or_default();
         if !state.contains("\"completed\"") && !ran.has("job/output/parallel_run_step") {
             cut_tails(ran.dir(), random, kills);
@@ -160,8 +160,8 @@ fn files(job: TestJob) -> TestJob {
     job
 }
 
-/// Rules W5, W8, M9, and W12 (docs/parallel-run-step.md), in which Sandmill differs: rows are written exactly
-/// once.
+/// Rules W5, W8, M9 and W12 (docs/parallel-run-step.md). For W12, Sandmill promises more than
+/// ParallelRunStep: it writes each row exactly once.
 #[test]
 fn rows_survive_kills() {
     let mut expected: Vec<String> =

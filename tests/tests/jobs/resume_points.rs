@@ -1,5 +1,5 @@
-//! While a job begins, commits or ends, the leader is killed between two steps. The tests do this between
-//! each step and the next. The resumed job must have the rows and files of an undisturbed run.
+//! These tests kill the leader between two steps while a job begins, commits or ends. They do this
+//! for each pair of steps. The resumed job must have the rows and files of an undisturbed run.
 //!
 //! In builds with debug assertions, the leader kills itself at the fail points that `SANDMILL_FAIL_POINT`
 //! names (see `host/model/src/fail_point.rs`).
@@ -69,8 +69,8 @@ fn kill_at_each_point(job: impl Fn() -> TestJob, suffix: &str) {
     }
 }
 
-/// Rules M9, W8, and W12 (docs/parallel-run-step.md), in which Sandmill differs: rows are written exactly
-/// once.
+/// Rules M9, W8 and W12 (docs/parallel-run-step.md). For W12, Sandmill promises more than
+/// ParallelRunStep: it writes each row exactly once.
 #[test]
 fn a_leader_may_end_anywhere() {
     kill_at_each_point(job, "");
@@ -88,7 +88,8 @@ fn a_leader_may_end_anywhere_before_parts_are_made() {
     kill_at_each_point(job_with_parts, ":cut");
 }
 
-/// Each fail point, by its name, kills the leader. This also covers points late in a job.
+/// Kills the leader at each fail point in turn, selected by its name. This also covers points late
+/// in a job.
 #[test]
 fn a_leader_may_end_at_each_point_by_name() {
     let names = names(&root().join("host"));

@@ -1,4 +1,4 @@
-//! `join`: the input's columns come before the columns of each row.
+//! `join`: each row of the output begins with the input's columns.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Ran, TestJob, guest, python};

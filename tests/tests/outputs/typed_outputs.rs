@@ -135,8 +135,8 @@ fn all_tables_have_the_same_columns() {
     let reasons = ran.reasons();
     let reasons: Vec<_> = reasons.iter().map(|(id, why)| format!("{id}: {why}")).collect();
     assert_snapshot!(reasons.join("\n"), @r#"
-    3: "the whole mini-batch (1 item): the mini-batch's rows have other columns than the first ones of the job: column 1 is ""id"" Int32, and was ""id"" Int64. Return the same columns, with the same types and in the same order, from every call of run"
-    4: "the whole mini-batch (1 item): the mini-batch's rows have other columns than the first ones of the job: column 1 is ""value"" Utf8, and was ""id"" Int64. Return the same columns, with the same types and in the same order, from every call of run"
+    3: "the whole mini-batch (1 item): the mini-batch's rows have other columns than the first rows of the job: column 1 is ""id"" Int32, and was ""id"" Int64. Return the same columns, with the same types and in the same order, from every call of run"
+    4: "the whole mini-batch (1 item): the mini-batch's rows have other columns than the first rows of the job: column 1 is ""value"" Utf8, and was ""id"" Int64. Return the same columns, with the same types and in the same order, from every call of run"
     "#);
     fs::remove_file(file).unwrap();
     fs::remove_file(Path::new(&folder).join("901-good.txt")).unwrap();
@@ -264,7 +264,7 @@ fn no_room_for_the_output() {
         command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&folder);
         command.status().is_ok_and(|status| status.success())
     };
-    // The disk has room for the appended rows (two of 64 MB), but not also for the output file.
+    // The disk has room for the appended rows (two of 64 MB), but not for the output file as well.
     if !mount("size=140m") {
         eprintln!("skipped: this user cannot mount file systems");
         return;
@@ -286,8 +286,8 @@ fn no_room_for_the_output() {
     assert_eq!(rows.as_deref(), Some("[67108864, 67108864]"), "{ran}");
 }
 
-/// A job whose entry script returns tables of two rows, one in each mini-batch. `columns`: the columns of
-/// each table, as Python code.
+/// A job whose entry script returns one table of two rows in each mini-batch. `columns`: the
+/// columns of each table, as Python code.
 fn tables_of(columns: &[&str], settings: &str) -> TestJob {
     let job = TestJob::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
@@ -383,11 +383,11 @@ fn integers_and_floats_do_not_mix() {
     let settings = "process_count_per_node: 1\noutput_format: {type: parquet}\nrun_max_try: 1\nerror_threshold: -1";
     let ran = tables_of(&columns, settings).run(&[]);
     ran.exits_with(0);
-    assert_snapshot!(ran.reasons().into_values().collect::<String>(), @r#""the whole mini-batch (1 item): the mini-batch's rows have other columns than the first ones of the job: column 1 is ""x"" Float64, and was ""x"" Int64. Return the same columns, with the same types and in the same order, from every call of run""#);
+    assert_snapshot!(ran.reasons().into_values().collect::<String>(), @r#""the whole mini-batch (1 item): the mini-batch's rows have other columns than the first rows of the job: column 1 is ""x"" Float64, and was ""x"" Int64. Return the same columns, with the same types and in the same order, from every call of run""#);
 }
 
-/// pyarrow reads the substitutes for types that Parquet lacks. A value that its substitute cannot hold fails
-/// its mini-batch, and the reason names the row.
+/// For types that Parquet lacks, the output has substitute types, which pyarrow can read. If a
+/// value does not fit its substitute type, the mini-batch fails, and the reason names the row.
 #[test]
 fn types_that_parquet_lacks_are_substituted() {
     let columns = [

@@ -1,7 +1,7 @@
-//! Checks rules of the architecture that the compiler does not check. The `lib.rs` of a crate lists its
-//! modules on floors, and a file imports only from lower floors or from its own folder. Floor 0 has the
-//! re-exports of other crates, which a file may also import by the crate's name. ARCHITECTURE.md says which
-//! crate may use which. No file may be too long.
+//! Checks rules of the architecture that the compiler does not check. The `lib.rs` of a crate lists
+//! its modules on numbered floors. A file imports only from lower floors or from its own folder.
+//! Floor 0 lists other crates, which `lib.rs` re-exports. A file may also import them by their own
+//! names. ARCHITECTURE.md says which crate may use which. No file may be too long.
 
 use sandmill_tests::root;
 use sandmill_tests::sources::{imports, module_of, read, rust_files, tokens};
@@ -123,8 +123,9 @@ fn a_build_has_only_the_libraries_of_its_features() {
 const FEATURE_PACKAGES: [&str; 5] =
     ["sandmill", "sandmill-guest-host", "sandmill-node", "sandmill-store", "sandmill-without"];
 
-/// In a build without features, other crates than Sandmill's have the same features as in the build of the
-/// workspace. Otherwise the tests of such builds would compile hundreds of crates a second time.
+/// In a build without Sandmill's features, all crates except [`FEATURE_PACKAGES`] have the same
+/// features as in the build of the workspace. Otherwise, the tests of this build would compile
+/// hundreds of crates a second time.
 #[test]
 fn a_build_without_features_shares_all_other_crates() {
     let built = |packages: &[&str]| {
@@ -369,7 +370,7 @@ fn heads(source: &str, module: &[String]) -> Vec<(usize, String)> {
     heads
 }
 
-/// Tests the checker: its findings for a source in `plan/cut.rs`, as `line:head`.
+/// The checker's findings for a source in `plan/cut.rs`, as `line:head`.
 fn found(source: &str) -> Vec<String> {
     let module = module_of(Path::new("plan/cut.rs"));
     heads(source, &module).into_iter().map(|(line, head)| format!("{line}:{head}")).collect()

@@ -17,7 +17,8 @@ const REAL_COMMANDS: [&str; 16] = [
     "sort", "tail", "timeout", "touch",
 ];
 
-/// A pretended machine. It has the commands that all tests need, but Rust has no WebAssembly target on it.
+/// A simulated machine. It has the commands that all tests need, but its Rust lacks the WebAssembly
+/// target.
 struct NewMachine(TempDir);
 
 impl NewMachine {

@@ -87,7 +87,7 @@ for number in range(4):
     assert_eq!(ran.output(), native(ran.dir(), "files", &paths, None));
 }
 
-/// The script learns digits in `init`, and recognises those in image files.
+/// The script fits a model of digits in `init`, and recognises the digits in image files.
 #[test]
 fn digits_in_images_are_recognised_the_same() {
     if !is_installed() {
@@ -176,7 +176,8 @@ for store in range(1, 7):
 sales = pd.DataFrame(rows, columns=['store', 'brand', 'week', 'price', 'quantity'])
 sales.sample(frac=1, random_state=1).to_csv('sales.csv', index=False)
 ";
-    // A row for each group is fewer rows than items, which counts as failed items.
+    // The script returns one row for each group of many items. The missing rows count as failed
+    // items.
     let job = TestJob::new(Path::new("source/score.py"))
         .yaml("inputs: {sales: {path: sales.csv, format: csv}}\npartition_keys: [store, brand]\nprocess_count_per_node: 2\nerror_threshold: -1")
         .file("source/score.py", script)

@@ -70,7 +70,7 @@ fn bad_scripts_fail_alone_with_clear_messages() {
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): MemoryError (score.py, line 5, in run)
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): MemoryError: Unable to allocate 8.00 MiB for an array with shape (1048576,) and data type float64 (score.py, line 5, in run)
     a.txt b.txt c.txt  | nothing
-    b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): the entry script trapped in run: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
+    b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): the entry script trapped in run: out of bounds memory access (an invalid pointer, or too much recursion)
     a.txt b.txt c.txt  | nothing
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)
     a.txt c.txt  | nothing

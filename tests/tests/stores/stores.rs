@@ -71,8 +71,8 @@ fn a_folder_of_s3_is_an_input() {
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
 }
 
-/// Empty objects that represent folders are not items. If an object and a folder have the same name, the
-/// objects in the folder fail. The bucket in the environment has no effect on the job.
+/// Empty objects that represent folders are not items. If an object and a folder have the same
+/// name, the objects in the folder fail. The variable `AWS_BUCKET` has no effect on the job.
 #[test]
 fn folders_and_objects_of_one_name() {
     let moto = Server::moto();
@@ -124,7 +124,8 @@ fn globs_single_objects_and_tables_of_s3() {
     ran.exits_with(0);
 }
 
-/// The input is three times as large as the cache, and the cached objects never exceed its size.
+/// The input is three times as large as the cache. The cached objects never exceed the cache's
+/// size.
 #[test]
 fn an_input_may_be_larger_than_the_cache() {
     let moto = Server::moto();
@@ -376,8 +377,8 @@ fn cached_files_of_an_earlier_version_are_not_used() {
     let slot = fs::read_dir(ran.dir().join("objects")).unwrap().next().unwrap().unwrap();
     let name = slot.file_name().into_string().unwrap();
     let old = slot.path().with_file_name(name.strip_prefix("2-").expect("it has a version"));
-    // Makes the files of the cache look like that: replaces the content by zeros, and keeps the length and
-    // time.
+    // Make the cached files look like files of that version: replace the content by zeros, and keep
+    // the length and time.
     for entry in fs::read_dir(slot.path().join("data")).unwrap() {
         let entry = entry.unwrap();
         let file = fs::File::options().write(true).open(entry.path()).unwrap();

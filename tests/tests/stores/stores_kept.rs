@@ -129,9 +129,9 @@ fn policies_apply_to_side_inputs_and_models() {
     "#);
 }
 
-/// An object whose key cannot be a file's path fails, and so does an object whose key continues the key of
-/// another object as if that were a folder. The other objects are processed, for inputs by folder and by
-/// glob.
+/// An object fails if its key cannot be a file's path. It also fails if its key treats another
+/// object as a folder: `d.txt/e.txt` next to `d.txt`. The other objects are processed. Tests inputs
+/// that are a folder, and inputs that are a glob.
 #[test]
 fn odd_keys_fail_their_own_items() {
     let moto = Server::moto();

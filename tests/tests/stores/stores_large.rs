@@ -252,8 +252,8 @@ fn a_planner_that_was_killed_is_replaced() {
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }
 
-/// Tables with grouped rows and databases are read more than once, so all their objects must fit into the
-/// cache.
+/// Databases, and tables with grouped rows, are read more than once. So all their objects must fit
+/// into the cache.
 #[test]
 fn inputs_needed_all_at_once_must_fit_the_cache() {
     let moto = Server::moto();

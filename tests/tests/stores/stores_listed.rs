@@ -7,7 +7,7 @@ use std::fs;
 /// Settings of all jobs.
 const SETTINGS: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
 
-/// A job over files of a store, which caches objects in its own folder.
+/// A job over files of a store. The job caches objects in its own folder.
 fn job(inputs: &str, server: &Server) -> TestJob {
     let job = TestJob::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{SETTINGS}"));
     server.opened_for(job.datastores("1 MB", ""))
@@ -23,7 +23,7 @@ fn bucket(objects: &[(&str, &str)]) -> Server {
     moto
 }
 
-/// A plan fetches no objects, and its list of objects is removed.
+/// A plan fetches no objects, and removes its list of objects.
 #[test]
 fn a_plan_makes_no_files() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/b/d", "333"), ("in/b.x", "4")]);
@@ -91,8 +91,8 @@ fn a_mini_batch_sees_only_its_own_objects() {
     }
 }
 
-/// Cached files of an earlier job do not cause failures, even if in the store a folder has replaced an
-/// object, or an object a folder.
+/// Cached files of an earlier job do not cause failures, even if a folder in the store has replaced
+/// an object, or an object has replaced a folder.
 #[test]
 fn objects_become_folders_and_folders_objects() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/d", ""), ("in/d/e", "333")]);
@@ -242,8 +242,8 @@ fn a_killed_fetch_process_is_replaced() {
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }
 
-/// The fetch process is killed while it fetches tables. All of them fit into the cache, so all are fetched at
-/// the start.
+/// The fetch process is killed while it fetches tables. All tables fit into the cache, so the
+/// process fetches them all at the start.
 #[test]
 fn a_killed_fetch_process_is_replaced_for_tables() {
     let server = Server::objects(0);

@@ -38,7 +38,7 @@ fn files_that_are_not_components_are_refused() {
     error: [DIR]/native.wasm: the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate to build
     error: [DIR]/noise.wasm: the file is not a WebAssembly component: it begins with the bytes f7 f7 f7 f7, not with 00 61 73 6d. Name a component, or the folder of a guest crate to build
     error: [DIR]/cut.wasm: the file is a damaged component: unexpected end-of-file (at offset [ADDRESS])
-    error: [DIR]/head.wasm: the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
+    error: [DIR]/head.wasm: the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.2.0 (init, run, shutdown) or sandmill:entry/entry-run@0.2.0 (run only); sandmill-guest makes one
     error: [DIR]/module.wasm: the file is a core module without WIT metadata, so nothing says which functions it exports to Sandmill: build it with sandmill-guest or wit-bindgen, or embed the metadata with `wasm-tools component embed wit/ --world entry-script`
     error: [DIR]/script.wasm: the file is not a WebAssembly component: it is Python source. Rename it so that its name ends in .py
     ");
@@ -90,7 +90,7 @@ fn components_without_the_contract_are_refused() {
     };
     let messages = [run("not_entry"), run("unknown_import")].join("\n");
     assert_snapshot!(messages.replace(&folder_of_guests(), "[GUESTS]"), @"
-    error: [GUESTS]/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
+    error: [GUESTS]/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.2.0 (init, run, shutdown) or sandmill:entry/entry-run@0.2.0 (run only); sandmill-guest makes one
     error: [GUESTS]/unknown_import.wasm: the entry script imports interfaces that are not granted:
       evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
     ");
@@ -105,7 +105,7 @@ fn a_component_other_than_the_pinned_one_is_refused() {
         .run(&[]);
     ran.exits_with(2).says(&pin);
     assert!(!ran.has("job"), "{ran}");
-    assert_snapshot!(ran.messages().replace(&folder_of_guests(), "[GUESTS]"), @"error: [GUESTS]/echo_files.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change entry_script_digest");
+    assert_snapshot!(ran.messages().replace(&folder_of_guests(), "[GUESTS]"), @"error: [GUESTS]/echo_files.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right file there, or change entry_script_digest");
 }
 
 fn folder_of_guests() -> String {

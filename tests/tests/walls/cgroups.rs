@@ -11,9 +11,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Locks the folder in which the leaders of these tests create cgroups. Only one test at a time may use the
-/// folder, because cgroups of other tests would interfere. `None`, with the reason printed, if leaders create
-/// no cgroups.
+/// Locks the folder in which the leaders of these tests create cgroups. Only one test at a time may
+/// use the folder, because cgroups of other tests would interfere. If leaders create no
+/// cgroups, prints the reason and returns `None`.
 fn lock_folder() -> Option<CgroupFolder> {
     let output = Command::new(sandmill()).args(["doctor", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();

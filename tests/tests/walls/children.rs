@@ -41,8 +41,9 @@ fn assert_killed(mut child: Child) {
 #[test]
 fn the_planner_ends_with_its_leader() {
     assert_killed(orphan(&["plan-worker"], |child| {
-        // The request: the version, no sources, `Cut::Void` with the largest possible number of mini-batches,
-        // no keys, no folder for a shuffle, one process, no wall, no memory, no messages or requests, no bad
+        // A `PlanRequest`: the version, no sources, `CutOptions::Void` with the largest possible
+        // number of mini-batches, no keys, no folder for a shuffle, one process, no wall, no
+        // memory, no files to retry, no reports of files, no questions about objects, no deadly
         // files, and all mini-batches.
         const VERSION: u8 = sandmill::protocol::PROTOCOL_VERSION.to_le_bytes()[0];
         let count = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];

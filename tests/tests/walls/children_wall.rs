@@ -43,8 +43,8 @@ fn section(id: u8, content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(content);
 }
 
-/// A component that exports this core module as `m`. Its names are valid, so Sandmill finds only after
-/// compiling that it has no `run`.
+/// A component that exports this core module as `m`. Its names are valid, so Sandmill notices the
+/// missing `run` only after compiling.
 fn component_of(module: &[u8]) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     section(CORE_MODULE, module, &mut bytes);

@@ -84,8 +84,8 @@ const GRANTED: [&str; 32] = [
     "wasi:sockets/tcp-create-socket@0.2.0",
     "wasi:sockets/udp@0.2.0",
     "wasi:sockets/ip-name-lookup@0.2.0",
-    "sandmill:entry/host@0.1.0",
-    "sandmill:entry/models@0.1.0",
+    "sandmill:entry/host@0.2.0",
+    "sandmill:entry/models@0.2.0",
     "wasi:nn/tensor@0.2.0-rc-2024-10-28",
     "wasi:nn/graph@0.2.0-rc-2024-10-28",
     "wasi:nn/inference@0.2.0-rc-2024-10-28",
@@ -107,8 +107,8 @@ fn unknown_interfaces_are_refused_by_name() {
         "wasi:keyvalue/store@0.2.0",
         "wasi:nn/graph@0.2.0-rc-2024-08-19",
         "wasi:sockets/tls@0.2.0",
-        "sandmill:entry/host@0.2.0",
-        "sandmill:entry/power@0.1.0",
+        "sandmill:entry/host@0.3.0",
+        "sandmill:entry/power@0.2.0",
     ];
     assert_snapshot!(refused(&instances(&unknown)), @"
     error: [DIR]/entry.wasm: the entry script imports interfaces that are not granted:
@@ -119,8 +119,8 @@ fn unknown_interfaces_are_refused_by_name() {
       wasi:keyvalue/store@0.2.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
       wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
       wasi:sockets/tls@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
-      sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill supports version 0.1: build with an SDK of that version
-      sandmill:entry/power@0.1.0: the contract has no such interface to import
+      sandmill:entry/host@0.3.0: it is version 0.3.0 of the contract, and this Sandmill supports versions 0.1 and 0.2: build with an SDK of such a version
+      sandmill:entry/power@0.2.0: the contract has no such interface to import
     ");
 }
 
@@ -131,7 +131,7 @@ fn an_unknown_function_is_refused() {
         r#"(import "wasi:cli/environment@0.2.0"
             (instance (export "get-secrets" (func (result string)))))"#,
     );
-    assert_snapshot!(message, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.1.0: build with tools for these versions, or use a newer Sandmill");
+    assert_snapshot!(message, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.2.0: build with tools for these versions, or use a newer Sandmill");
     let message = refused(
         r#"(import "wasi:random/random@0.2.0"
             (instance (export "get-random-u64" (func (result string)))))"#,
@@ -194,7 +194,7 @@ fn inspect_shows_what_a_component_could_access() {
       unknown: evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
     Exports:
       run
-    Memory: 1 memory of 65536 bytes at the start, 1 table of 3 elements; limits.memory holds for all together
+    Memory: 1 memory of 65536 bytes at the start, 1 table of 3 elements; `limits.memory` limits all of them together
     Made with, according to the file itself:
       language Rust 1.2.3
       processed-by tool\u{1b}[31m 4

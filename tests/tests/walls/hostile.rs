@@ -80,8 +80,8 @@ fn guests_that_panic_trap_or_exit() {
     abort: the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)
     exit-0: the entry script ended itself in run, with exit code 0: return an error instead
     exit-3: the entry script ended itself in run, with an exit code other than 0: return an error instead
-    out-of-bounds: the entry script trapped in run: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
-    recurse: the entry script trapped in run: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
+    out-of-bounds: the entry script trapped in run: out of bounds memory access (an invalid pointer, or too much recursion)
+    recurse: the entry script trapped in run: out of bounds memory access (an invalid pointer, or too much recursion)
     ");
 }
 

@@ -1,5 +1,5 @@
-//! Guests that pass addresses, texts and results to the host that no binding generator would produce, and
-//! guests with a hostile allocator or start function.
+//! Guests that pass the host addresses, texts and results that no binding generator would produce.
+//! Also guests with a hostile allocator or start function.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -80,7 +80,7 @@ fn a_hostile_allocator() {
     play(&guest, settings, &acts, |id, _| good_row(id));
 }
 
-/// Runs a job with a guest that has these definitions in addition.
+/// Runs a job with a guest that has these additional definitions.
 fn run_with(definitions: &str, settings: &str) -> Ran {
     let text =
         format!("(module COMMON GOOD {definitions} (func RUN (call $good (local.get $id))))");

@@ -193,8 +193,8 @@ fn invalid_or_far_too_large_tables() {
     play_with(&guest, SETTINGS, &acts(), |_, name| name.to_owned(), table);
 }
 
-/// If the output is Parquet or Arrow, each act also fails only its own mini-batch. The output remains
-/// readable.
+/// Also in jobs with Parquet or Arrow as output, each act fails only its own mini-batch. The output
+/// remains readable.
 #[test]
 fn invalid_tables_in_typed_outputs() {
     for (kind, read) in [("parquet", "pq.read_table"), ("arrow", "feather.read_table")] {

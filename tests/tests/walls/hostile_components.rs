@@ -121,7 +121,7 @@ const USELESS_RUN: &str = r#"
     (core instance $instance (instantiate $module))
     (func $run (canon lift (core func $instance "run")))
     (instance $entry (export "run" (func $run)))
-    (export "sandmill:entry/entry-run@0.1.0" (instance $entry)))"#;
+    (export "sandmill:entry/entry-run@0.2.0" (instance $entry)))"#;
 
 #[test]
 fn endless_types() {
@@ -157,7 +157,7 @@ fn endless_types() {
 fn modules_that_lie_about_their_world() {
     let wrong = "the core module cannot be made into a component";
     let memory = "(memory (export \"memory\") 1)";
-    let run = "(func (export \"sandmill:entry/entry-run@0.1.0#run\")";
+    let run = "(func (export \"sandmill:entry/entry-run@0.2.0#run\")";
     let head = "(param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32) unreachable";
     for (body, world) in [
         // The module exports nothing that its world names, or exports a function with another type.
@@ -176,11 +176,11 @@ fn modules_that_lie_about_their_world() {
         "(import \"evil\" \"launch\" (func))",
         "(import \"wasi_snapshot_preview1\" \"fd_write\" (func (param f64)))",
         "(import \"wasi_snapshot_preview1\" \"no_such_function\" (func))",
-        "(import \"sandmill:entry/host@0.1.0\" \"log\" (func (param i64)))",
+        "(import \"sandmill:entry/host@0.2.0\" \"log\" (func (param i64)))",
     ] {
         assert_refused(&with_world(importing(import), "run-only"), wrong);
     }
-    // The metadata is noise, or is cut.
+    // The metadata is noise, or is truncated.
     let mut noise = importing("");
     custom_section(&mut noise, "component-type:x", &[0xf7; 100]);
     assert_refused(&noise, wrong);
@@ -193,7 +193,7 @@ fn importing(import: &str) -> Vec<u8> {
     let whole = format!(
         "(module {import} (memory (export \"memory\") 1)
            (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) unreachable)
-           (func (export \"sandmill:entry/entry-run@0.1.0#run\")
+           (func (export \"sandmill:entry/entry-run@0.2.0#run\")
              (param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32) unreachable))"
     );
     wat::parse_str(whole).unwrap()

@@ -64,7 +64,7 @@ fn an_init_that_always_fails_ends_the_job() {
     trap: the entry script trapped in init: wasm `unreachable` instruction executed (it aborted itself)
     exit-0: the entry script ended itself in init, with exit code 0: return an error instead
     exit-3: the entry script ended itself in init, with an exit code other than 0: return an error instead
-    out-of-bounds: the entry script trapped in init: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
+    out-of-bounds: the entry script trapped in init: out of bounds memory access (an invalid pointer, or too much recursion)
     allocate: the entry script ran out of memory in init: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
     loop: the entry script used up its fuel in init: limits.fuel allows 100000 for one call. Raise the limit, or look for a loop that does not end
     ");

@@ -1,5 +1,5 @@
-//! Guests that fill the disk, the logs and the tables of handles of the host. Each fails with the limit that
-//! it exceeds, and the other mini-batches are not affected.
+//! Guests that fill the host's disk, logs and handle tables. Each fails with the limit that it
+//! exceeds, and the other mini-batches are not affected.
 
 #![cfg(unix)]
 
@@ -47,7 +47,8 @@ fn succeeds(index: usize, act: &str) -> Fate {
 #[test]
 fn a_log_folder_that_grows_call_by_call() {
     let full = || Fate::Fails("limits.files allows 4 files and folders for each worker in the log");
-    // A worker with an endless call is killed. The worker that replaces it has no more room than was left.
+    // A worker with an endless call is killed. The worker that replaces it may use only the rest of
+    // the limit.
     let killed = || Fate::Fails("run took longer");
     let acts = [
         ("log-file", succeeds(0, "log-file")),
@@ -112,8 +113,8 @@ fn one_row_and_one_call_that_are_too_large() {
     let call = || Fate::Fails("limits.transfer allows 2 MB");
     let acts = [("row", Fate::Fails("limits.row allows 1 MB")), ("path", call()), ("log", call())];
     let text = r#"(module
-        (import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
-        (import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
+        (import "sandmill:entry/host@0.2.0" "read" (func $read (param i32 i32 i32)))
+        (import "sandmill:entry/host@0.2.0" "log" (func $log (param i32 i32 i32)))
         COMMON GOOD
         ;; ok, rows, and the list of one text of 64 MB.
         (data (i32.const 512) "\00\00\00\00\00\00\00\00\10\02\00\00\01\00\00\00")
@@ -134,7 +135,7 @@ fn one_row_and_one_call_that_are_too_large() {
     play(&guest, settings, &acts, |id, _| good_row(id));
 }
 
-/// Output within the limits is kept, but its middle is cut.
+/// If a guest prints a lot within the limits, Sandmill keeps the beginning and the newest part.
 #[test]
 fn floods_that_are_allowed_are_cut() {
     let acts: Vec<(&str, Fate)> = ["log-flood", "stdout-flood", "stderr-flood", "one-line"]

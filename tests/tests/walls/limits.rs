@@ -70,7 +70,7 @@ fn each_limit_has_its_failure() {
     .concat();
     assert_snapshot!(messages, @"
     memory out_of_memory: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
-    stack trap: the entry script's stack overflowed in run: limits.stack allows 64 KB. Have calls nest less deeply, or raise the limit
+    stack trap: the entry script's stack overflowed in run: limits.stack allows 64 KB. Use less recursion, or raise the limit
     fuel out_of_fuel: the entry script used up its fuel in run: limits.fuel allows 1000000 for one call. Raise the limit, or look for a loop that does not end
     read script_error: /inputs/texts/a.txt: it has 2097152 bytes, more than limits.read allows (1 MB)
     results bad_results: run returned rows of 4.0 MB, and limits.results allows 1 MB. Raise the limit, or make mini_batch_size smaller

@@ -63,8 +63,8 @@ fn missing_layers_are_reported_if_the_job_continues() {
     assert!(missing.contains("landlock: "), "{missing}");
 }
 
-/// The session may be outside of the PID namespace, as in the sandboxes of many build servers. Tests a leader
-/// that has its own process group, and a leader that has not.
+/// The leader's session may be outside of its PID namespace, as in the sandboxes of many build
+/// servers. Tests a leader with its own process group, and a leader without one.
 #[test]
 fn the_session_may_be_outside_of_the_namespace() {
     let unshare = |flags: &[&str]| {

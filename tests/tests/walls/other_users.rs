@@ -83,13 +83,13 @@ fn copies_in_a_parent_are_kept_from_other_jobs() {
     assert!(first.text("parent/logs/test/metrics.jsonl").contains("\"rows\""));
     let second = first.into_job().command(&["run", "job.yaml", "--job-dir", "second"]);
     second.exits_with(2);
-    assert_snapshot!(second.redacted(), @"error: parent: [DIR]/parent/logs/test holds files that another job, or the same job in another job directory, copied there, and they are not overwritten: name another folder for `parent`, give the job another name, or move that folder away");
+    assert_snapshot!(second.redacted(), @"error: parent: [DIR]/parent/logs/test holds files that another job, or the same job in another job directory, copied there, and Sandmill does not overwrite them: name another folder for `parent`, give the job another name, or move that folder away");
     assert!(copies(second.dir()) == before && !second.has("second"), "{second}");
     let named = ["run", "job.yaml", "--job-dir", "second", "--set", "name=second"];
     let named = second.into_job().command(&named);
     named.exits_with(0);
     assert!(named.has("parent/logs/second/job_result.txt"), "{named}");
-    // If a new run is refused because of its parent, the earlier results stay.
+    // If a new run is refused because of its `parent`, the earlier results stay.
     let lone = ["run", "job.yaml", "--job-dir", "lone", "--set", "name=lone"];
     let lone = named.into_job().command(&lone);
     lone.exits_with(0);
@@ -151,7 +151,7 @@ fn fifos_and_huge_files_are_refused_at_once() {
     assert_snapshot!(messages, @"
     run fifo: error: fifo: it is not a regular file but a named pipe; name a job file
     run /dev/zero: error: /dev/zero: it is not a regular file but a device; name a job file
-    run large: error: large: is larger than 1 MB, which no job file needs
+    run large: error: large: is larger than 1 MB, the limit for a job file
     run job.yaml --policy fifo: error: fifo: it is not a regular file but a named pipe; name a policy file
     run job.yaml --datastores fifo: error: fifo: it is not a regular file but a named pipe; name a file of datastores
     run job.yaml --set entry_script=fifo: error: the entry script [DIR]/fifo cannot be used: it is not a regular file but a named pipe; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources

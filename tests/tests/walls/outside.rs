@@ -15,13 +15,14 @@ fn job(name: &str) -> TestJob {
         .watched()
 }
 
-/// The guest's reports of its attempts and their results, one per line.
+/// The rows of the guest: a line for each of its attempts, with the result.
 fn reports(ran: &Ran) -> String {
     ran.exits_with(0).left_nothing();
     cut_denials(&ran.output().trim_end().replace(" | ", "\n").replace('\0', "\\0"))
 }
 
-/// `..`, absolute paths, /proc, devices, links and folders, each read through the host and through WASI.
+/// The guest tries `..`, absolute paths, /proc, devices, links and folders. It reads each through
+/// the host and through WASI.
 #[test]
 fn nothing_is_read_or_written_outside() {
     let mut job = job("reads_outside");
@@ -106,7 +107,8 @@ fn sockets_are_denied() {
     ");
 }
 
-/// Output files whose names are unsafe for a terminal, links, and the job's own output file.
+/// The guest creates links, files with names that are unsafe for a terminal, and a file with the
+/// name of the job's output.
 #[test]
 fn awkward_output_files() {
     let ran = job("forges_names").run(&[]);
@@ -123,7 +125,7 @@ fn awkward_output_files() {
       next command  sandmill explain job
     "#);
     assert!(!ran.stderr.contains('\u{1b}'), "{ran}");
-    // In any case, the guest's file does not replace the rows of the job.
+    // The guest's file with the same name has not replaced the rows of the job.
     assert!(!ran.output().contains("forged"), "{ran}");
     assert_snapshot!(published(&ran), @r#""parallel_run_step.txt""#);
 }
@@ -145,7 +147,7 @@ fn published(ran: &Ran) -> String {
 fn output_of_a_guest_is_cut() {
     let ran = job("prints_a_lot").run(&[]);
     ran.exits_with(0);
-    // The first file and the newest ones are kept.
+    // Sandmill keeps the first log file and the newest ones.
     for file in ["stdout/0/process000.stdout.txt", "stderr/0/process000.stderr.txt"] {
         let size = ran.log(&format!("user/{file}")).len();
         assert!(size > 15 << 20 && size < 17 << 20, "{size} bytes\n{ran}");

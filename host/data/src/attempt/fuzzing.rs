@@ -11,11 +11,11 @@ use crate::model::{
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 use crate::protocol::{Assignment, FromWorker, encode, read_frame};
 
-/// Judges the results of one call, which `bytes` describes. The first byte makes four choices. Bit 0 says
-/// whether there must be as many rows as items. Bits 1 and 2 choose the kind of the call's input, bits 3 and
-/// 4 the form of the results, and bits 5 to 7 the number of items. The other bytes are the results: a table,
-/// or entries separated by zero bytes. Checks that the worker's counts add up, and that the leader accepts
-/// the report.
+/// Judges the results of one call. `bytes` describes the call and its results. The first byte makes
+/// four choices. Bit 0 says whether there must be as many rows as items. Bits 1 and 2 choose the
+/// kind of the call's input, bits 3 and 4 the form of the results, and bits 5 to 7 the number of
+/// items. The other bytes are the results: a table, or entries separated by zero bytes. Checks that
+/// the worker's counts add up, and that the leader accepts the report.
 pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let Some((choices, results)) = bytes.split_first() else { return };
     let strict = choices & 1 == 1;

@@ -27,7 +27,8 @@ pub struct Loader {
     sources: Vec<LoadedSource>,
     /// The table format of each source; empty if mini-batches consist of files.
     tables: Vec<TableFormat>,
-    /// The folder of rows that were gathered from many files.
+    /// The folder of spill files: rows that the planner gathered from many files, and unpacked
+    /// texts.
     spill: PathBuf,
     /// The paths of the mini-batch's files, as the guest sees them.
     paths: Vec<String>,
@@ -166,7 +167,8 @@ impl Loader {
         Ok(&self.source(source)?.source.guest)
     }
 
-    /// A slice, with the folder of its source and the path under which the guest sees its file.
+    /// Returns a slice, the folder that its text is in, and the path under which the guest sees the
+    /// file.
     fn part<'a>(
         &self,
         source: u32,
@@ -181,8 +183,8 @@ impl Loader {
         Ok((root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
-    /// A slice of a Parquet or Arrow file or of a database, with the folder of its source and the path under
-    /// which the guest sees the file.
+    /// Returns a slice of a Parquet or Arrow file or of a database, the folder of its source, and
+    /// the path under which the guest sees the file.
     fn table_part<'a>(
         &self,
         source: u32,
@@ -262,7 +264,7 @@ impl Loader {
         let files = mini_batch.files().enumerate().map(|(index, (source, file))| {
             let source = self.sources.get(source as usize)?;
             match found.get(index) {
-                // On a stage, the guest may have read a copy.
+                // With a stage, the guest may have read a copy, which may have another time.
                 Some(Some(found)) if source.stage.is_none() => Some(*found),
                 _ => source.root.version_of(file).filter(|found| !found.is_after(self.loaded_at)),
             }
@@ -365,8 +367,8 @@ fn failed(message: String) -> Failure {
     Failure::new(FailureKind::LoadFailed, message)
 }
 
-/// The failure to load text slices. If all slices can be read now, their content is at fault, and a retry
-/// would fail, too.
+/// Returns the failure for text slices that could not be loaded. If all slices can be read now,
+/// their content is at fault, and a retry would fail, too.
 fn refused(error: &DatasetError, parts: &[(PathBuf, &TextSlice, String)]) -> Failure {
     let mut buffer = Vec::new();
     let is_readable = |(root, slice, _): &(PathBuf, &TextSlice, String)| {

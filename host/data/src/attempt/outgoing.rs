@@ -37,7 +37,7 @@ impl<W: Write> Outgoing<W> {
     /// [`AttemptTally`](super::AttemptTally).
     ///
     /// # Errors
-    /// If its columns differ from those of the first mini-batch.
+    /// If the columns differ from those of the first mini-batch.
     pub fn write_results(
         &mut self,
         rows: &RowWriter,
@@ -54,7 +54,7 @@ impl<W: Write> Outgoing<W> {
         stream.write(&batch).map_err(|error| write_failure(&error))
     }
 
-    /// Writes the results that were taken.
+    /// Writes the bytes that the stream's writer has kept so far.
     ///
     /// # Errors
     /// If the stream cannot be written.
@@ -66,7 +66,7 @@ impl<W: Write> Outgoing<W> {
         self.to.flush()
     }
 
-    /// Ends the stream. Without any mini-batch, it has no columns.
+    /// Ends the stream. If there was no mini-batch, the stream has no columns.
     ///
     /// # Errors
     /// If the stream cannot be written.
@@ -90,7 +90,8 @@ fn begin_stream(schema: &SchemaRef) -> Result<(StreamWriter<Vec<u8>>, SchemaRef)
 fn result_batch(segment: &[u8], header: Option<&OutputHeader>) -> Result<RecordBatch, ArrowError> {
     let Some(header) = header else { return Ok(no_rows()) };
     let stream = match (&header.open_columns, &header.bytes) {
-        // Some columns are all null. Then `open_columns` is a whole stream, and so is a segment with rows.
+        // If some columns are all null, `open_columns` is a whole stream, and so is a segment that
+        // has rows.
         (Some(columns), _) if segment.is_empty() => columns.clone(),
         (Some(_), _) => segment.to_vec(),
         (None, bytes) => [bytes.as_deref().unwrap_or_default(), segment, &END_MARKER].concat(),

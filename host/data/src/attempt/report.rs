@@ -19,7 +19,7 @@ const MAX_MESSAGE_BYTES: usize = 4000;
 /// The longest detail of a failure, such as a traceback.
 const MAX_DETAIL_BYTES: usize = 64 << 10;
 
-/// Measures an attempt. It starts when the worker takes a mini-batch from its queue.
+/// Measures an attempt, from the moment at which the worker takes the mini-batch from its queue.
 #[derive(Debug)]
 pub struct AttemptClock {
     began: Instant,

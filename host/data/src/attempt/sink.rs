@@ -82,7 +82,8 @@ fn wrong_row_count(rows: u64, items: u64) -> Failure {
     Failure::new(FailureKind::ShortResults, message)
 }
 
-/// The items that the guest reported as failed. Files are named; rows of a table have their line or number.
+/// Returns the items that the guest reported as failed. Each item has a name; a row of a table also
+/// has its line number or row number.
 fn failed_items(failed: &[(usize, String)], loaded: &LoadedMiniBatch<'_>) -> Vec<FailedItem> {
     let indices: Vec<usize> = failed.iter().map(|(index, _)| *index).collect();
     let lines = loaded.lines.as_ref().filter(|_| !failed.is_empty());

@@ -22,9 +22,10 @@ pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
     Err(Failure::new(FailureKind::LoadFailed, message))
 }
 
-/// A folder that shows only the files of the running mini-batch: as hard links if the file system allows
-/// them, otherwise as copies. The wall does not let the worker write to files in this folder, because a link
-/// leads to the input's file itself. A copy is therefore made in another folder and moved into this folder.
+/// A folder that shows only the files of the running mini-batch: as hard links if the file system
+/// allows them, otherwise as copies. The wall does not let the worker write to files in this
+/// folder, because a hard link is the input's file itself. The worker therefore makes a copy in
+/// another folder and moves it into this folder.
 #[derive(Debug)]
 pub(super) struct StageFolder {
     root: PathBuf,
@@ -99,8 +100,8 @@ impl StageFolder {
     }
 }
 
-/// The path of the file after links are followed. A link may only lead to a file below `source`, as when the
-/// input is listed.
+/// The path of the file after links are followed. A link may only lead to a file below `source`.
+/// The listing of the input has the same rule.
 fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
     let link_or_file = source.join(relative);
     let inspect =

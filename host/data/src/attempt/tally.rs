@@ -17,7 +17,7 @@ pub struct AttemptTally {
     /// Values that are null in the output, because JSON cannot represent them as numbers.
     pub(super) null_numbers: u64,
     pub(super) unknown_keys: Option<UnknownKeys>,
-    /// The header that the output file gets; `None` if the results give it none.
+    /// The header for the output file; `None` if the results do not define one.
     pub header: Option<OutputHeader>,
 }
 

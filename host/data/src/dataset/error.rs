@@ -22,7 +22,7 @@ pub(super) enum StoredError {
     #[error(
         "{} (INT96) does not fit a 64-bit number of {}{}; set schema_inference: full, which takes \
          microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark \
-         with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns",
+         with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key `columns`",
         time_text(*nanos),
         unit_name(*unit),
         if *unit == TimeUnit::Nanosecond { " (1677-09-21 to 2262-04-11)" } else { "" }
@@ -35,7 +35,7 @@ pub(super) enum StoredError {
     /// An interval that the type cannot hold.
     #[error(
         "the interval of {months} months, {days} days and {millis} milliseconds does not fit the Arrow type \
-         that the file names for its column; leave the column out with the key columns, or write the file again"
+         that the file names for its column; leave the column out with the key `columns`, or write the file again"
     )]
     Interval { months: u32, days: u32, millis: u32 },
     #[error(transparent)]
@@ -74,7 +74,7 @@ pub(super) enum MisfitError {
     /// A value that the table's type cannot hold.
     #[error(
         "column '{column}': a value of {from} is not a valid {to}, the type of the table ({source}); write \
-         the files with one type, or leave the column out with the key columns"
+         the files with one type, or leave the column out with the key `columns`"
     )]
     Value {
         column: String,

@@ -32,7 +32,7 @@ pub(super) struct WrittenNumber<'a> {
     fraction: &'a [u8],
     /// The number after the `e`.
     power: i64,
-    /// Whether it has neither a point nor an exponent.
+    /// Whether the number has neither a point nor an exponent.
     pub(super) is_plain: bool,
 }
 
@@ -103,9 +103,9 @@ impl<'a> WrittenNumber<'a> {
         fast_float2::parse::<f64, _>(self.text).ok().filter(|number| number.is_finite())
     }
 
-    /// The nearest float, if it loses nothing of the number. A plain number must be exactly equal to the
-    /// float. For another number, the float, written with as many digits, must have the same digits. `None`
-    /// if the nearest float loses something.
+    /// The nearest float, if it loses nothing of the number. A plain number must be exactly equal
+    /// to the float. For any other number, we write the float with as many digits as the number
+    /// has: the digits must be the same. `None` if the nearest float loses something.
     pub(super) fn float(&self) -> Option<f64> {
         self.nearest().filter(|float| self.is_kept(*float))
     }

@@ -1,5 +1,5 @@
-//! Recognizes by its first bytes that a file is not in the format of its input. Then one message reports the
-//! file, instead of an error for each of its lines.
+//! Recognizes files that are not in their input's format, by their first bytes. So the user sees
+//! one message about such a file instead of an error for each of its lines.
 
 use crate::model::TableKind;
 use serde::de::IgnoredAny;
@@ -7,13 +7,13 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// How many bytes of a file are inspected.
+/// How many bytes of each file we inspect.
 const INSPECTED_BYTES: usize = 4 << 10;
 
 /// What we can do with a file, judged by its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileFormat {
-    /// A format that we can read, if the job file names it.
+    /// A format that we can read if the job file names it.
     Table(TableKind),
     /// A compressed file. We can read it if the input's format is a text format.
     Packed,
@@ -60,9 +60,9 @@ const MAGICS: &[(&[u8], &str, FileFormat)] = &[
     ),
 ];
 
-/// For a file that begins with these bytes and so cannot be in the input's `format`: what the file is, and
-/// what to do. For example: `a Parquet file: write format: parquet`. `None` if the file may be in the input's
-/// format, or if its format is unknown.
+/// If a file that begins with these bytes cannot be in the input's `format`, returns what the file
+/// is and what to do: for example, `a Parquet file: write format: parquet`. `None` if the file may
+/// be in the input's format, or if the file's format is unknown.
 pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
     let start = &start[..start.len().min(INSPECTED_BYTES)];
     let found = MAGICS.iter().find(|(magic, ..)| start.starts_with(magic));

@@ -14,8 +14,9 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Lists the files of a source in the byte order of their paths below its root. Keeps in memory the names in
-/// the current folder and in the folders above it. With a manifest it keeps no names.
+/// Lists the files of a source in the byte order of their paths below its root. Keeps the names in
+/// the current folder and in the folders above it in memory. With a manifest, the listing keeps no
+/// names.
 #[derive(Debug)]
 pub struct SourceListing {
     root: PathBuf,
@@ -30,11 +31,13 @@ pub struct SourceListing {
     manifest: Option<Manifest>,
     /// The paths of objects that the source names but that cannot be fetched, and why.
     unfetched: HashMap<Vec<u8>, String>,
-    /// Whether a file was found. Also true if the notice that there is no file was added.
+    /// Whether a file was found. Also true after the notice that there is no file, so that it is
+    /// added only once.
     has_found: bool,
-    /// The next steps that were determined in advance, if any.
+    /// The next steps, if they were determined in advance.
     ahead: VecDeque<ListStep>,
-    /// Whether to leave out files without rows that other programs keep beside the files with rows.
+    /// Whether to leave out the files without rows that other programs write beside their data
+    /// files.
     rows_only: bool,
     /// Whether such a file was left out.
     has_left_out: bool,
@@ -140,17 +143,18 @@ impl SourceListing {
         Ok(listing)
     }
 
-    /// Lists the files of an input of rows. As in Spark and Hive, files and folders whose names begin with
-    /// `_` or `.` have no rows (`_SUCCESS`, `_metadata`, `.part-0.crc`). They are left out, unless the source
-    /// names files or has a glob, or the name is a key with its value (`_year=2026`).
+    /// Lists the files of an input of rows. As in Spark and Hive, files and folders whose names
+    /// begin with `_` or `.` have no rows (`_SUCCESS`, `_metadata`, `.part-0.crc`). The listing
+    /// leaves them out, unless the source names files or has a glob. It also keeps names that are a
+    /// key with its value (`_year=2026`).
     pub fn of_rows(source: &Source) -> Result<Self, DatasetError> {
         let mut listing = Self::new(source)?;
         listing.rows_only = source.pattern.is_none();
         Ok(listing)
     }
 
-    /// Refuses a root that has become a link, or is below one: when the job's paths were checked, they were
-    /// without links. A missing root is reported when it is read.
+    /// Fails if the root has become a link or is now below one: the paths of sources have no links.
+    /// Ignores a missing root, because reading the root reports that.
     fn check_root(&self) -> Result<(), DatasetError> {
         match at_its_path(&self.root, OFlags::PATH, Mode::empty()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.unreadable(&error)),
@@ -210,10 +214,10 @@ impl SourceListing {
         true
     }
 
-    /// The path of the next file, below the root. `None` at the end. Entries that cannot be passed on are
-    /// [bad](Self::take_bad): a folder that cannot be read, a name that is not UTF-8, a FIFO, a link to
-    /// nothing or out of the root. Fails if a manifest cannot be read, or if the file belongs to a table that
-    /// is [refused](Self::refusing_tables).
+    /// The path of the next file, below the root. `None` at the end. Entries that cannot be passed
+    /// to the entry script are [bad](Self::take_bad): a folder that cannot be read, a name that is
+    /// not UTF-8, a FIFO, a link to nothing or out of the root. Fails if a manifest cannot be read,
+    /// or if the file belongs to a table that is [refused](Self::refusing_tables).
     pub fn next_file(&mut self) -> Result<Option<String>, DatasetError> {
         let step = self.ahead.pop_front().unwrap_or_else(|| self.step());
         self.notices.extend(step.notices);
@@ -304,22 +308,23 @@ impl SourceListing {
         }
     }
 
-    /// Notices for the user about what was left out since the last call, one line each.
+    /// The notices for the user since the last call, one line each: for example, which files were
+    /// left out.
     pub fn take_notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices)
     }
 
-    /// The entries of the input that cannot be passed on and were found since the last call. Includes objects
-    /// that could not be fetched from their store.
+    /// The entries that were found since the last call and cannot be passed to the entry script.
+    /// Includes objects that could not be fetched from their store.
     pub fn take_bad(&mut self) -> Vec<BadFile> {
         std::mem::take(&mut self.bad)
     }
 
-    /// Records an entry of the input that cannot be passed on. `error` names the entry.
+    /// Records an entry that cannot be passed to the entry script. `error` names the entry.
     fn record_bad(&mut self, path: &[u8], error: &EntryError) {
         let reason = error.to_string();
         self.has_found = true;
-        self.notices.push(format!("a file cannot be read, and fails: {reason}"));
+        self.notices.push(format!("a file cannot be read, so its mini-batch fails: {reason}"));
         self.bad.push(BadFile { file: String::from_utf8_lossy(path).into_owned(), reason });
     }
 
@@ -364,8 +369,8 @@ impl SourceListing {
         }
     }
 
-    /// Reads the folder that the prefix names. Fails only if that is the root. Another folder that cannot be
-    /// read is recorded as bad.
+    /// Reads the folder that the prefix names. Fails if the folder is the root and cannot be read.
+    /// If any other folder cannot be read, records it as bad.
     fn enter(&mut self) -> Result<(), DatasetError> {
         let path = self.path(&self.prefix);
         match entries(&path) {
@@ -391,8 +396,8 @@ impl SourceListing {
         Ok(())
     }
 
-    /// Handles an entry: returns the path of a file, enters a folder, and records a bad entry. `None` for a
-    /// folder, for a bad entry, and for an entry that does not belong to the input.
+    /// Handles an entry: returns the path of a file, enters a folder, or records a bad entry.
+    /// `None` for a folder, for a bad entry, and for an entry that does not belong to the input.
     fn handle_entry(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
         if entry.kind == EntryKind::Folder {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
@@ -439,7 +444,8 @@ impl SourceListing {
         }
     }
 
-    /// Whether the link leads to a file that belongs to the input. Fails if that file cannot be passed on.
+    /// Whether the link leads to a file that belongs to the input. Fails if that file cannot be
+    /// passed to the entry script.
     fn follow(&mut self, path: &[u8]) -> Result<bool, EntryError> {
         let link = self.path(path);
         let takes = self.pattern.takes(path);
@@ -460,9 +466,9 @@ impl SourceListing {
         Ok(takes)
     }
 
-    /// Handles a link to a folder. If the folder is inside the input, it is listed at its own path, so the
-    /// link is skipped. If the folder is outside, its files would be missing, so that is an error if the
-    /// pattern `takes` the link. Always returns `false`.
+    /// Handles a link to a folder. If the folder is inside the input, we skip the link, because the
+    /// folder is listed at its own path. If the folder is outside, its files would be missing:
+    /// fails if the pattern `takes` the link. Always returns `false`.
     fn follow_to_folder(&mut self, link: &Path, takes: bool) -> Result<bool, EntryError> {
         let to = fs::canonicalize(link).ok();
         let leads_out = to.as_ref().is_none_or(|to| !to.starts_with(&self.root));

@@ -64,7 +64,7 @@ impl ListFixture {
         self.try_list(pattern).unwrap_err().to_string()
     }
 
-    /// The entries of the source that cannot be passed on, one per line, and its files.
+    /// The bad entries of the source, one per line, and the files of the source.
     fn bad_entries(&self, pattern: Option<&str>) -> (String, Vec<String>) {
         let mut listing = SourceListing::new(&self.source(pattern)).unwrap();
         let files: Vec<_> = std::iter::from_fn(|| listing.next_file().unwrap()).collect();
@@ -116,8 +116,8 @@ fn a_peeked_file_is_still_the_next() {
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 
-/// Even if a file is found in advance, the notices about it are returned only together with the file. So a
-/// plan does not depend on how far the listing looks ahead.
+/// If the listing finds a file in advance, it returns the notices that belong to the file only
+/// together with the file. So a plan does not depend on how far the listing looks ahead.
 #[test]
 fn looking_ahead_changes_nothing() {
     let tree = ListFixture::new(&["a", "c", "e"]);

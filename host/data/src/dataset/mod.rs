@@ -1,17 +1,18 @@
 //! Reads inputs:
 //!
 //! - [`resolve()`] and [`SourceListing`] determine which files belong to an input.
-//! - The planner process cuts tables with [`csv`], [`json`] (JSON lines) and [`columnar`] (with [`sqlite`]).
-//!   [`Unpacker`] unpacks compressed files for it.
+//! - The planner process cuts tables into mini-batches with [`csv`], [`json`] (JSON lines) and
+//!   [`columnar`] (with [`sqlite`]). [`Unpacker`] unpacks compressed files for the planner.
 //! - A worker reads its part of a table with [`TableReader`] or [`RowReader`].
 //! - [`FileVersion`] shows whether a file has changed.
 //!
-//! Of this crate, this module imports only `model` and `opening`. The listing decides which files belong to
-//! an input, by these rules:
+//! This module imports only `model` and `opening` from this crate. The listing decides which files
+//! belong to an input, by these rules:
 //!
 //! - Names are UTF-8.
 //! - Hidden files belong to an input, unless it is an input of rows.
-//! - Links to files inside the input's folder are followed. Links that lead out of it are refused.
+//! - Links to files inside the input's folder are followed. Links that lead out of the folder are
+//!   refused.
 //! - Links to folders are skipped with a notice.
 //! - Any other entry (a FIFO, a socket, a device) is an error.
 
@@ -47,9 +48,10 @@ pub use table_log::TableLog;
 pub use text::{LoadedTable, RowLines, TablePart, TableReader};
 pub use text_columns::text_columns;
 
-/// Decides whether a file may be read, and waits until the file has been fetched. Receives the index of the
-/// source, the file's path below the source's root, and the listing of the files that follow.
-pub type MayLook<'a, E> = dyn FnMut(u32, &str, &mut SourceListing) -> Result<bool, E> + 'a;
+/// Decides whether a file may be read, and waits until the file has been fetched. Receives the
+/// index of the source, the file's path below the source's root, and the listing of the files that
+/// follow.
+pub type AskToOpen<'a, E> = dyn FnMut(u32, &str, &mut SourceListing) -> Result<bool, E> + 'a;
 
 /// Why an input cannot be used, as a message for the user.
 #[derive(Debug, thiserror::Error)]

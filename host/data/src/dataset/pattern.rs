@@ -1,6 +1,6 @@
-//! Matches paths below a source's root with globs: `*` and `?` within a folder, `**` across folders, `[..]`
-//! for one of several characters, `{a,b}` for one of several texts. A glob that is a path without wildcards,
-//! or `{..}` around such paths, is a list: each of these paths must exist.
+//! Matches paths below a source's root with globs: `*` and `?` within a folder, `**` across
+//! folders, `[..]` for one of several characters, `{a,b}` for one of several texts. A path without
+//! wildcards, or `{..}` around several such paths, is a list: each of its paths must exist.
 
 use super::{DatasetError, err};
 use globset::{GlobBuilder, GlobMatcher};
@@ -56,9 +56,9 @@ impl Pattern {
         }
     }
 
-    /// Whether the folder `name` may contain files of the input. `depth` is the number of folders between it
-    /// and the root. The caller has already found out that each of these folders may contain files of the
-    /// input.
+    /// Whether the folder `name` may contain files of the input. `depth` is the number of folders
+    /// between `name` and the root. The caller has already found that each of these folders may
+    /// contain files of the input.
     pub fn enters(&self, name: &[u8], depth: usize) -> bool {
         match self {
             Self::Everything => true,
@@ -131,8 +131,9 @@ fn literal(glob: &str) -> Option<String> {
     Some(text)
 }
 
-/// Whether a part of a glob between two `/` matches only one level of folders. A part with half of a `{..}`
-/// or `[..]` may match more levels, because the other half is in another part.
+/// Whether a part of a glob (the text between two `/`) matches only one level of folders. A part
+/// with half of a `{..}` or `[..]` may match more levels, because the other half is in another
+/// part.
 fn stays_in_folder(part: &str) -> bool {
     part != "**" && !part.contains('{') && part.matches('[').count() <= part.matches(']').count()
 }

@@ -10,10 +10,11 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of sources in a job. The limit has two reasons: each source needs two open folders in
-/// each instance, and one message has the columns of all tables.
+/// The maximum number of sources in a job. The limit has two reasons: each source needs two open
+/// folders in each instance, and one message contains the columns of all tables.
 const MAX_SOURCES: usize = 256;
-/// The maximum bytes of paths and names in all sources, because they are in one message.
+/// The maximum total size of the paths and names of all sources, in bytes. One message contains
+/// them all.
 const MAX_NAME_BYTES: usize = 8 << 20;
 
 /// Finds the sources of each input. Checks only the paths in the job file, and lists no folder. Fails if a
@@ -23,8 +24,8 @@ const MAX_NAME_BYTES: usize = 8 << 20;
 /// If an input names several files of one folder, they become one source, so that a mini-batch can hold
 /// several files. A file that is named twice counts once.
 ///
-/// A path that is a link is followed, wherever it leads, because the job file names it. So the guest sees a
-/// linked file under the name of the link's target.
+/// Follows a path that is a link, wherever the link leads, because the job file names it. So the
+/// guest sees a linked file under the name of the link's target.
 pub fn resolve(inputs: &[JobInput]) -> Result<Vec<Source>, DatasetError> {
     resolve_with(inputs, &mut |_| false)
 }

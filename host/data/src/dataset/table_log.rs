@@ -1,14 +1,14 @@
-//! Recognizes tables with a log: formats such as Delta Lake, in which metadata beside the data files says
-//! which files and rows count. If we read the data files of such a table as plain files, we would also read
-//! rows that were removed or replaced.
+//! Recognizes tables with a log: formats such as Delta Lake, in which metadata beside the data
+//! files says which files and rows belong to the table. If we read the data files of such a table
+//! as plain files, we would also read rows that were removed or replaced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of files in a folder of metadata whose names are checked.
+/// The maximum number of file names that are checked in a metadata folder.
 const MAX_INSPECTED_FILES: usize = 100_000;
 
-/// The format of a table whose metadata says which files and rows count.
+/// The format of a table whose metadata says which files and rows belong to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TableLog {
     /// Delta Lake.
@@ -91,8 +91,8 @@ impl TableLog {
         }
     }
 
-    /// The format and the folder of the table that a folder is or belongs to. The folder's path must be
-    /// absolute.
+    /// If `folder` is a table or belongs to one, returns the table's format and folder. `folder`
+    /// must be absolute.
     pub fn above(folder: &Path) -> Option<(Self, PathBuf)> {
         if let Some(log) = Self::at(folder) {
             return Some((log, folder.to_owned()));
@@ -109,8 +109,8 @@ impl TableLog {
         None
     }
 
-    /// The table to whose metadata an object belongs, given the object's key. Returns the table's format, and
-    /// its folder without a `/` at the end.
+    /// If the object with this key is metadata of a table, returns the table's format, and its
+    /// folder without a `/` at the end.
     pub fn shown_by(key: &str) -> Option<(Self, &str)> {
         let mut start = 0;
         for part in key.split_inclusive('/') {

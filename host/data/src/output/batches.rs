@@ -65,7 +65,7 @@ struct CheckedColumns {
     given: SchemaRef,
     written: SchemaRef,
     header: OutputHeader,
-    /// Whether a file was made from the first row as a test, which showed that the output can hold these
+    /// Whether a test file, made from the first row, has shown that the output can hold these
     /// columns.
     is_tried: bool,
 }
@@ -191,7 +191,8 @@ fn unfit(error: impl Error) -> Refused {
     Refused::Unfit(error.to_string())
 }
 
-/// The columns as they are written, with their header. Fails if the output cannot hold them.
+/// Returns the output's columns for a table, with their header. Fails if the output cannot hold
+/// them.
 fn check_columns(given: &SchemaRef, output: OutputKind) -> Result<CheckedColumns, Refused> {
     if given.fields().is_empty() {
         return Err(Refused::Unfit("the returned table has no columns".to_owned()));

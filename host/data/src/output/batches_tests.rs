@@ -1,4 +1,4 @@
-//! Typed outputs: what a worker makes of tables and rows, and the file that is made from it.
+//! Tests of typed outputs, from the tables and rows of a guest to the finished file.
 
 use crate::model::{Compression, FailureKind, OutputFormat, OutputKind};
 use crate::output::{FinishError, RowWriter, common_columns, convert_appended_rows};
@@ -301,11 +301,11 @@ fn types_that_cannot_be_written_fail_the_attempt() {
         vec![Arc::new(Int8Array::from(vec![1]))],
     );
     let union = ipc(vec![("u", Arc::new(union.unwrap()))]);
-    insta::assert_snapshot!(refused(OutputKind::Arrow, &union), @r#"the column "u" of the returned table has the type Union(Sparse, 0: ("a": Int8)), which an output of this type cannot hold: return another type, or set output_format.type to jsonl"#);
+    insta::assert_snapshot!(refused(OutputKind::Arrow, &union), @r#"the column "u" of the returned table has the type Union(Sparse, 0: ("a": Int8)), which this output format cannot store: return another type, or set output_format.type to jsonl"#);
     let interval =
         IntervalMonthDayNanoArray::from(vec![arrow::datatypes::IntervalMonthDayNano::new(1, 2, 3)]);
     let interval = ipc(vec![("i", Arc::new(interval))]);
-    insta::assert_snapshot!(refused(OutputKind::Parquet, &interval), @r#"the column "i" of the returned table has the type Interval(MonthDayNano), which has nanoseconds, and intervals of a parquet file have milliseconds: return another type, or set output_format.type to arrow or jsonl"#);
+    insta::assert_snapshot!(refused(OutputKind::Parquet, &interval), @r#"the column "i" of the returned table has the type Interval(MonthDayNano), which has nanoseconds, but intervals of a parquet file have only milliseconds: return another type, or set output_format.type to arrow or jsonl"#);
     assert_eq!(finished(OutputKind::Arrow, &[interval]).num_rows(), 1);
     let twice = RecordBatch::try_new(
         Arc::new(Schema::new(vec![Field::new("a", DataType::Int8, true); 2])),
@@ -358,11 +358,11 @@ fn damaged_rows_do_not_become_a_file() {
     let (bytes, rows) = appended(OutputKind::Arrow, &[table(), table()]);
     let format = OutputFormat::default_for(OutputKind::Arrow);
     let wrong = |bytes: &[u8], rows| made(bytes, rows, &format).unwrap_err().to_string();
-    insta::assert_snapshot!(wrong(&bytes, rows + 1), @"what was appended cannot be read: it holds 6 rows, and 7 were committed");
+    insta::assert_snapshot!(wrong(&bytes, rows + 1), @"the appended rows cannot be read: it holds 6 rows, and 7 were committed");
     let half = appended(OutputKind::Arrow, &[table()]).0.len();
-    insta::assert_snapshot!(wrong(&bytes[..half], rows), @"what was appended cannot be read: it holds 3 rows, and 6 were committed");
-    assert!(wrong(&bytes[..half + 40], rows).starts_with("what was appended cannot be read: "));
-    assert!(wrong(b"no table", 1).starts_with("what was appended cannot be read: "));
+    insta::assert_snapshot!(wrong(&bytes[..half], rows), @"the appended rows cannot be read: it holds 3 rows, and 6 were committed");
+    assert!(wrong(&bytes[..half + 40], rows).starts_with("the appended rows cannot be read: "));
+    assert!(wrong(b"no table", 1).starts_with("the appended rows cannot be read: "));
 }
 
 proptest::proptest! {

@@ -112,7 +112,7 @@ impl<'a> TextColumn<'a> {
         Ok(Self { values, nulls: Nulls::from_array(array), style })
     }
 
-    /// What the texts look like, which decides about quotes.
+    /// What the texts look like. This decides about quotes.
     #[inline]
     pub(super) fn style(&self) -> CellStyle {
         self.style

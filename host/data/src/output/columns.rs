@@ -20,9 +20,10 @@ pub(super) fn values_schema() -> Schema {
     Schema::new(vec![Field::new(VALUE_COLUMN, DataType::Utf8, true)])
 }
 
-/// The columns as they are written. They must be the same for all tables of a job. So every column, and every
-/// value in lists and structs, is nullable, and the keys of all dictionaries have 32 bits. Metadata of the
-/// table is dropped: it may describe the rows of this table only.
+/// Returns the output's columns for a table with the columns `given`. They must be the same for all
+/// tables of a job. So every column, and every value in lists and structs, is nullable, and the
+/// keys of all dictionaries have 32 bits. Metadata of the table is dropped: it may describe the
+/// rows of this table only.
 ///
 /// # Errors
 /// If a type cannot be written.
@@ -153,7 +154,7 @@ pub(super) fn columns_text(schema: &Schema) -> String {
     text
 }
 
-/// The rows, converted to the columns as they are written. `rows_before` is the number of the attempt's rows
+/// Converts the rows to the output's columns. `rows_before` is the number of the attempt's rows
 /// before this batch.
 ///
 /// # Errors

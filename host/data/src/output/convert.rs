@@ -1,5 +1,6 @@
-//! Makes the output file from the rows that were appended while the job ran, which form an Arrow IPC stream.
-//! The rows are untrusted: at a job's end, the caller must be behind the process wall.
+//! Makes the output file from the rows that were appended while the job ran. These rows form an
+//! Arrow IPC stream. They are untrusted: at a job's end, the caller must be behind the process
+//! wall.
 
 use super::appended::Messages;
 use super::columns::values_schema;
@@ -55,7 +56,8 @@ struct AppendedRows<'a, S> {
 
 impl<'a, S: Read + Seek> AppendedRows<'a, S> {
     fn new(mut source: S, format: &'a OutputFormat, rows: u64) -> Result<Self, FinishError> {
-        // Without a schema, no attempt had any columns.
+        // If there is no schema, no attempt had rows or a table. The file then has the column for
+        // rows of text.
         let schema = Messages::new(&mut source)?.schema()?;
         let schema = schema.unwrap_or_else(|| Arc::new(values_schema()));
         Ok(Self { source, format, rows, schema })

@@ -21,7 +21,7 @@ pub(super) struct Dictionaries(Vec<Dictionary>);
 #[derive(Debug)]
 struct Dictionary {
     converter: RowConverter,
-    /// The key of each value, in the encoding of `converter`.
+    /// Maps each value, as `converter` encodes it, to its key.
     keys: HashMap<Box<[u8]>, i32>,
     /// New values, in the order in which they were found.
     new_values: Vec<ArrayRef>,
@@ -130,7 +130,7 @@ impl Dictionary {
     }
 }
 
-/// The error if the second pass over the file finds a value that the first pass did not.
+/// The error if the second pass over the rows finds a value that the first pass did not find.
 fn changed() -> ArrowError {
     ArrowError::InvalidArgumentError("a dictionary has changed".to_owned())
 }

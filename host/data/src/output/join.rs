@@ -79,8 +79,8 @@ impl JoinedRows {
         self.has_outcomes = true;
     }
 
-    /// Adds a row of text for the next item. Returns how many bytes all texts so far have, or the largest
-    /// number if there are too many for Arrow.
+    /// Adds a row of text for the next item. Returns how many bytes all texts so far have together,
+    /// or `u64::MAX` if they are too long for Arrow.
     pub(super) fn text(&mut self, row: &str) -> u64 {
         let size = self.texts.values_slice().len().saturating_add(row.len());
         // Arrow's offsets into the texts have 31 bits.

@@ -1,6 +1,6 @@
-//! Columns whose values are not stored row by row: run-end encoded columns, unions, and columns that are all
-//! null. The number of rows that such a column claims may be unrelated to the bytes that it takes, so nothing
-//! here is allocated per row.
+//! Columns whose values are not stored row by row: run-end encoded columns, unions, and columns
+//! that are all null. Such a column may claim any number of rows but take few bytes, so this module
+//! allocates nothing per row.
 
 use arrow::array::{Array, ArrayRef, AsArray, RunArray, UnionArray};
 use arrow::buffer::NullBuffer;
@@ -12,7 +12,8 @@ pub(super) enum Nulls {
     Never,
     Always,
     Rows(NullBuffer),
-    /// The rows whose value is null. The nulls are in the columns that hold the values.
+    /// The column itself marks no row as null. A row is null if its value is null in the columns that hold the
+    /// values.
     InValues,
 }
 

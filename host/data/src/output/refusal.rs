@@ -34,7 +34,8 @@ impl From<ArrowError> for UnfitRow {
     }
 }
 
-/// To find the column whose value cannot be written, about this many bytes of each value are written.
+/// The search for the column whose value cannot be written stops writing a value after about this
+/// many bytes.
 const SEARCHED_BYTES: u64 = 1 << 20;
 
 /// The refusal of a table with a value or type that cannot be written as text. `row` is the index of the

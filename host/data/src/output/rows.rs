@@ -64,7 +64,7 @@ pub struct RowWriter {
     batches: Option<Batches>,
     /// Which input columns are put in front; `None` if the job does not join rows.
     join: Option<Join>,
-    /// The input of this attempt, with the rows that are joined.
+    /// The input of this attempt, with the rows that are joined to it.
     joined: Option<JoinedRows>,
     compression: Compression,
     /// The lines after compression.
@@ -285,7 +285,7 @@ impl RowWriter {
         // The decoder is well maintained but large, and these bytes come from untrusted code. If the decoder
         // panics, the attempt must fail, and the worker must go on.
         let result = catch_unwind(AssertUnwindSafe(|| self.decode(ipc))).unwrap_or_else(|_| {
-            Err(TableRefusal::Invalid("its bytes contradict each other".to_owned()))
+            Err(TableRefusal::Invalid("its bytes are inconsistent".to_owned()))
         });
         result.map_err(|refusal| self.refusal(refusal))
     }
@@ -316,7 +316,7 @@ impl RowWriter {
                 self.write_batch(&batch)?;
             }
         }
-        // The decoder accepts a stream that was cut between two messages.
+        // The decoder accepts a stream that was truncated between two messages.
         let marker =
             if ipc.starts_with(&END_MARKER[..4]) { &END_MARKER[..] } else { &END_MARKER[4..] };
         if decoder.finish().is_err() || !(ipc.is_empty() || ipc.ends_with(marker)) {

@@ -13,10 +13,10 @@ use std::num::TryFromIntError;
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum TypeError {
     /// Values of several types in one column.
-    #[error("an output of this type cannot hold")]
+    #[error("this output format cannot store")]
     Union,
     /// Intervals in nanoseconds, in Parquet.
-    #[error("has nanoseconds, and intervals of a parquet file have milliseconds")]
+    #[error("has nanoseconds, but intervals of a parquet file have only milliseconds")]
     Nanoseconds,
     /// Decimals with more digits than Parquet allows.
     #[error("needs more than {DECIMAL256_MAX_PRECISION} digits in a parquet file")]
@@ -134,7 +134,7 @@ pub(super) enum JoinError {
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
     /// The appended rows are damaged.
-    #[error("what was appended cannot be read: {0}")]
+    #[error("the appended rows cannot be read: {0}")]
     Read(#[from] AppendedRowsError),
     /// The file cannot be written.
     #[error("it cannot be written: {0}")]
@@ -151,7 +151,7 @@ pub enum AppendedRowsError {
     #[error(transparent)]
     Arrow(#[from] ArrowError),
     /// Arrow panicked.
-    #[error("its bytes contradict each other")]
+    #[error("its bytes are inconsistent")]
     Contradiction,
     /// Rows are missing, or there are too many.
     #[error("it holds {found} rows, and {expected} were committed")]
@@ -179,7 +179,7 @@ pub enum AppendedRowsError {
     /// A length is too large for this machine.
     #[error(transparent)]
     Length(#[from] TryFromIntError),
-    /// The last message was cut.
+    /// The last message is incomplete.
     #[error("it ends within a message")]
     Cut,
 }

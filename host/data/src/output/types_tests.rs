@@ -199,7 +199,7 @@ fn made(batch: &RecordBatch, kind: OutputKind) -> Result<Vec<u8>, Failure> {
     Ok(made)
 }
 
-/// The rows of a file. `plain` ignores the Arrow schema that a Parquet file carries.
+/// The rows of a file. If `plain` is true, ignores the Arrow schema that a Parquet file carries.
 fn read(made: Vec<u8>, kind: OutputKind, plain: bool) -> RecordBatch {
     let batches: Vec<RecordBatch> = if kind == OutputKind::Arrow {
         FileReader::try_new(Cursor::new(made), None).unwrap().map(Result::unwrap).collect()
@@ -237,8 +237,7 @@ fn of_file(batch: &RecordBatch, kind: OutputKind) -> String {
     let made = match made(batch, kind) {
         Ok(made) => made,
         Err(failure) => {
-            let why =
-                failure.message.replace(&format!("the type {given}, which "), "a type which ");
+            let why = failure.message.replace(&format!("the type {given}, which "), "a type that ");
             return format!("refused: {why}");
         }
     };

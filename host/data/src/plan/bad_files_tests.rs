@@ -13,8 +13,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// After a planner has died over a file, the next planner receives the name of that file. It also reports
-/// each file before it opens the file.
+/// If a file has killed a planner, the next planner receives the file's name and does not open the
+/// file. It also reports the name of each other file before it opens that file.
 #[test]
 fn files_that_killed_a_planner_are_not_opened() {
     for kind in [TableKind::Csv, TableKind::Jsonl, TableKind::Parquet] {
@@ -37,7 +37,7 @@ fn files_that_killed_a_planner_are_not_opened() {
         plan_with(tools, &no_answer, &mut |message| {
             match message {
                 FromPlanner::Opening { source: 0, file, .. } => opened.push(file),
-                // By then the planner has also opened files to find the columns.
+                // Before this message, the planner has already opened a file to find the columns.
                 FromPlanner::Tables(_) => assert_eq!(opened, ["2.csv"], "{}", kind.name()),
                 FromPlanner::MiniBatches(batches) => {
                     works.extend(batches.into_iter().map(|batch| batch.work));
@@ -122,7 +122,8 @@ fn the_planner_waits_for_missing_objects() {
         })
         .unwrap();
         assert_eq!(cut, ["1", "2", "3 gone", "4", "5"]);
-        // The planner asks for these objects when it looks for the columns, and again when it cuts.
+        // The planner asks for these objects when it looks for the columns, and again when it cuts
+        // the files.
         let asked: BTreeSet<_> = asked.take().into_iter().map(|(_, file)| file).collect();
         assert!(asked.iter().eq(["2", "3"]), "{asked:?}");
         let reported: BTreeSet<_> = reported.into_iter().collect();

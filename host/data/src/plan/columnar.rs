@@ -42,7 +42,7 @@ pub(super) fn format(
             let learned =
                 TypedTableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
                     columns.learn(file.schema()?, &path.display().to_string())?;
-                    // Unreadable values are reported when their rows are read.
+                    // Ignore unreadable values here: the worker reports them when it reads their rows.
                     let wanted = input.table.columns.as_deref();
                     let _ = file.resolve_times(&mut resolution, wanted, input.infers_from_all);
                     Ok(file)
@@ -166,7 +166,7 @@ fn each_slice<'s>(
     let mut origin: Option<String> = None;
     each_file(input, writer, &mut |writer, index, file| {
         let path = input.sources[(index - input.first) as usize].root.join(&file);
-        if format.kind.is_asked() && is_beside_database(&path) {
+        if format.kind.is_database() && is_beside_database(&path) {
             return Ok(());
         }
         if is_marker(&path) {
@@ -204,7 +204,7 @@ fn each_slice<'s>(
                 break;
             }
             slice.rows = slice.rows.min(left);
-            input.count_taken(slice.rows);
+            input.subtract_used(slice.rows);
             rows += slice.rows;
             if let Some(share) = writer.share() {
                 let done = u128::from(bytes) * u128::from(rows) / u128::from(total.max(1));
@@ -219,8 +219,9 @@ fn each_slice<'s>(
     })
 }
 
-/// Fails if a file with these columns does not fit the table. With full inference, the columns of all files
-/// were combined before. Then the error says why this file's columns could not be combined with the others.
+/// Fails if a file with these columns does not fit the table. With full inference, the planner has
+/// already combined the columns of all files. The error then says why it could not combine this
+/// file's columns with the others.
 fn check_columns(
     input: &PlanInput<'_>,
     file: &Schema,

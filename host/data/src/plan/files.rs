@@ -32,7 +32,7 @@ pub(super) fn plan_files(
                 0 => None,
                 _ => next_file(&mut listing, index, writer)?,
             };
-            left.count_taken(u64::from(file.is_some()));
+            left.subtract_used(u64::from(file.is_some()));
             let is_end = file.is_none();
             if let Some(file) = file {
                 group.push(&file);
@@ -57,7 +57,7 @@ pub(super) fn plan_files(
     Ok(())
 }
 
-/// How many files of an input are still to be taken.
+/// How many more files of an input the plan may use.
 #[derive(Default)]
 struct FilesLeft {
     input: Option<String>,
@@ -78,13 +78,13 @@ impl FilesLeft {
         self.count.unwrap_or(u64::MAX)
     }
 
-    fn count_taken(&mut self, files: u64) {
+    fn subtract_used(&mut self, files: u64) {
         self.count = self.count.map(|count| count.saturating_sub(files));
     }
 }
 
-/// Returns the listing's next file. First sends notices about what the listing left out, and adds a failing
-/// mini-batch for each file that it could not return.
+/// Returns the listing's next file. First sends notices about what the listing left out, and adds a
+/// failing mini-batch for each file that the listing could not return.
 pub(super) fn next_file(
     listing: &mut SourceListing,
     source: u32,

@@ -30,7 +30,7 @@ pub(super) struct PlanInput<'a> {
     pub(super) infers_from_all: bool,
     /// The template that makes the last columns from the files' paths.
     pub(super) path: Option<PartitionFormat>,
-    /// How many of the input's rows are still to be taken.
+    /// How many more rows of the input the plan may use.
     pub(super) rows_left: Cell<u64>,
     /// Whether `path` comes from Hive-style folders (`key=value`) and not from the job file.
     pub(super) is_hive: bool,
@@ -51,16 +51,17 @@ impl PlanInput<'_> {
         &self.sources[0].dataset
     }
 
-    /// Subtracts rows from those that are still to be taken, if their number is limited.
-    pub(super) fn count_taken(&self, rows: u64) {
+    /// Subtracts rows from those that the plan may still use. Does nothing if the plan may use all
+    /// rows.
+    pub(super) fn subtract_used(&self, rows: u64) {
         let left = self.rows_left.get();
         if left < u64::MAX {
             self.rows_left.set(left.saturating_sub(rows));
         }
     }
 
-    /// Whether only some of the input's rows are taken.
-    pub(super) fn is_cut_short(&self) -> bool {
+    /// Whether the plan may use only some of the input's rows.
+    pub(super) fn is_limited(&self) -> bool {
         self.sources[0].take.is_some()
     }
 
@@ -162,7 +163,7 @@ impl PlanInput<'_> {
         next: Vec<String>,
         writer: &mut PlanWriter<'_>,
     ) -> Result<Option<BadFile>, PlanError> {
-        if self.table.kind.is_asked() {
+        if self.table.kind.is_database() {
             // A database must not be read without the changes in the files next to it.
             for beside in UNCOMMITTED_SUFFIXES.map(|suffix| format!("{file}{suffix}")) {
                 if self.is_listed(source, &beside)
@@ -286,8 +287,9 @@ fn listing(source: &Source, table: &TableInput) -> Result<SourceListing, PlanErr
     Ok(if may_have_log { listing.refusing_tables() } else { listing })
 }
 
-/// The template of the folders of the source's first file, if they are named `key=value`, and a listing that
-/// will return that file first. Fails if there are no such folders and the job file asks for them.
+/// If the source's first file is in folders named `key=value`, returns their template. Also returns
+/// a listing that will return that file first. Fails if there are no such folders and the job file
+/// asks for them.
 fn hive_format(
     source: &Source,
     table: &TableInput,

@@ -5,7 +5,8 @@ use crate::wall::{FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// CPU seconds. No plan needs nearly as many. The leader ends a planner that sends nothing for too long.
+/// The limit on CPU seconds, far more than any plan needs. The leader itself ends a planner that
+/// sends nothing for too long.
 const CPU_SECONDS: u64 = 6 * 60 * 60;
 /// The largest file, in bytes: it has the rows of one bucket of an input.
 const LARGEST_FILE_BYTES: u64 = 1 << 40;

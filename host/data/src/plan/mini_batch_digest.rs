@@ -30,7 +30,7 @@ impl MiniBatchDigest {
         self.0.update(digest.to_le_bytes());
     }
 
-    /// The stamp of a mini-batch made from everything that was added.
+    /// Returns the stamp: a digest of everything that was added and of the mini-batch's descriptor.
     pub(super) fn finish(
         mut self,
         source: u32,

@@ -1,4 +1,5 @@
-//! Cuts inputs into mini-batches, in a separate process, because planning parses files that are not trusted.
+//! Cuts inputs into mini-batches. A separate process does this, because planning parses untrusted
+//! files.
 //!
 //! - `files` and `tables` (which uses `text` and `columnar`) cut by size.
 //! - `groups` and `keyed_tables` cut by partition keys. The processes of `shuffle` gather rows from many
@@ -61,7 +62,8 @@ fn plan_with(
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let PlanRequest { memory, retried_files, partition_keys, asks, sample, .. } = tools.request;
-    // A mini-batch by keys combines many files, so no file has one place in the plan.
+    // With partition keys, a mini-batch combines many files, so a retried file does not have a
+    // place of its own that it could keep.
     let retried_files = if partition_keys.is_empty() { retried_files.as_slice() } else { &[] };
     let mut writer = PlanWriter::new(emit, *memory, retried_files);
     writer.keep_sample(*sample);

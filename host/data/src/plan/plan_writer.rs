@@ -1,4 +1,4 @@
-//! Numbers the descriptors of mini-batches and groups them into messages.
+//! Gives a number to the descriptor of each mini-batch, and groups descriptors into messages.
 
 use super::mini_batch_digest::MiniBatchDigest;
 use super::share::PlannedShare;
@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 const MAX_GROUP: usize = 64;
 /// A message is sent when its descriptors have this many bytes.
 const GROUP_BYTES: usize = 64 << 10;
-/// If the last message was sent this long ago, the next descriptor is sent immediately, with those that wait.
+/// If the last message was sent this long ago, the next descriptor is sent immediately, together
+/// with the pending ones.
 const GROUP_TIME: Duration = Duration::from_millis(5);
-/// The most bytes of the descriptor of one mini-batch, which must fit into a message.
+/// The longest descriptor of one mini-batch, in bytes. It must fit into a message.
 const MAX_MINI_BATCH_BYTES: usize = 12 << 20;
 /// How many notices are sent. Further notices are only counted.
 const MAX_NOTICES: u64 = 20;
@@ -25,7 +26,7 @@ const MAX_REASON_BYTES: usize = 2000;
 /// Sends messages to the leader.
 pub(super) struct PlanWriter<'a> {
     emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
-    /// Waits for the next answer; `None` if the planner may not ask.
+    /// Waits for the leader's next answer; `None` if the planner may not ask the leader for files.
     next_answer: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
     next_id: u64,
     pending: Vec<MiniBatch>,
@@ -35,14 +36,15 @@ pub(super) struct PlanWriter<'a> {
     unreadable_files: u64,
     /// The memory that the entry script may use, in bytes.
     memory: u64,
-    /// Files that an earlier plan could not read, with the indices of their sources. Each file had one
-    /// mini-batch in that plan, and keeps its place.
+    /// Files that an earlier plan could not read, with the indices of their sources. In that plan,
+    /// each file was one failing mini-batch. The file's first mini-batch now gets the number of
+    /// that mini-batch.
     retried_files: HashSet<(u32, &'a str)>,
     /// The number of mini-batches of the file that is being cut; `None` if the file is not in `retried_files`.
     mini_batches_of_file: Option<u64>,
     /// Which mini-batches belong to the plan.
     sample: Sample,
-    /// How many mini-batches were cut.
+    /// How many mini-batches were made so far, including those outside of the sample.
     cut: u64,
     /// The progress of the plan; `None` if it cannot be measured.
     share: Option<PlannedShare>,
@@ -51,8 +53,9 @@ pub(super) struct PlanWriter<'a> {
 }
 
 impl<'a> PlanWriter<'a> {
-    /// `memory` is the memory that the entry script may use, in bytes. `again` are the files that an earlier
-    /// plan could not read (`PlanRequest::retried_files`), with the indices of their sources.
+    /// `memory` is the memory that the entry script may use, in bytes. `retried_files` are the
+    /// files that an earlier plan could not read (`PlanRequest::retried_files`), with the indices
+    /// of their sources.
     pub(super) fn new(
         emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
         memory: u64,
@@ -110,7 +113,8 @@ impl<'a> PlanWriter<'a> {
         self.mini_batches_of_file = Some(0);
     }
 
-    /// Ends cutting such a file. If the file gave no mini-batch, a mini-batch that fails takes its place.
+    /// Ends cutting a file that an earlier plan could not read. If the file gave no mini-batch, a
+    /// mini-batch that fails takes its place.
     pub(super) fn end_reread(&mut self, source: u32, file: String) -> Result<(), PlanError> {
         if self.mini_batches_of_file.take() != Some(0) {
             return Ok(());
@@ -124,7 +128,8 @@ impl<'a> PlanWriter<'a> {
         (self.emit)(message)
     }
 
-    /// Reports the file that is opened next, after everything about the files before it.
+    /// Reports the file that the planner opens next. First sends everything about the files before
+    /// it.
     pub(super) fn report_opening(&mut self, source: u32, file: &str) -> io::Result<()> {
         self.flush()?;
         let file = file.to_owned();
@@ -189,7 +194,7 @@ impl<'a> PlanWriter<'a> {
             reason.push('…');
         }
         self.unreadable_files += 1;
-        self.notice(format!("a file cannot be read, and fails: {reason}"))?;
+        self.notice(format!("a file cannot be read, so its mini-batch fails: {reason}"))?;
         self.add(source, MiniBatchWork::Unreadable(BadFile { file, reason }), stamp)
     }
 
@@ -197,8 +202,8 @@ impl<'a> PlanWriter<'a> {
         self.unreadable_files
     }
 
-    /// Adds the next mini-batch. `partition` has its keys with their values, and is empty if the mini-batch
-    /// was not made by keys.
+    /// Adds the next mini-batch. `partition` lists the partition keys with their values. It is
+    /// empty if the mini-batch was not made by keys.
     pub(super) fn add_group(
         &mut self,
         source: u32,
@@ -218,7 +223,7 @@ impl<'a> PlanWriter<'a> {
             let (subject, remedy) = match mini_batch.partition.is_empty() {
                 true => (
                     "mini_batch_size is too large: the names of one mini-batch's files".to_owned(),
-                    "choose fewer files",
+                    "choose a smaller mini_batch_size",
                 ),
                 false => (
                     format!("the names of the files with {}", mini_batch.keys()),
@@ -274,7 +279,7 @@ impl<'a> PlanWriter<'a> {
         ))
     }
 
-    /// Sends the mini-batches that wait for a message.
+    /// Sends the pending mini-batches.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         if !self.pending.is_empty() {
             let group = std::mem::take(&mut self.pending);

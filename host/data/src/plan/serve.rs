@@ -1,5 +1,5 @@
-//! The planner process, and how it starts its helper processes. They build the process wall before they open
-//! an input.
+//! The planner process, and how it starts its helper processes. All of these processes build the
+//! process wall before they open an input.
 
 use super::groups::{format_of, positions};
 use super::lockdown::lock_down;

@@ -342,7 +342,7 @@ fn names_too_long_for_a_message_are_refused() {
     let error = writer
         .add(0, MiniBatchWork::Files(files), mini_batch_digest::MiniBatchDigest::new())
         .unwrap_err();
-    assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
+    assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose a smaller mini_batch_size");
 }
 
 #[test]
@@ -460,7 +460,7 @@ fn hive_style_folders_become_columns() {
     x year city: 3 - c
     Unreadable(BadFile { file: "z.csv", reason: "/d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false" })
     "#);
-    assert_snapshot!(describe(&plan.notices), @"a file cannot be read, and fails: /d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false");
+    assert_snapshot!(describe(&plan.notices), @"a file cannot be read, so its mini-batch fails: /d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false");
     let off = TableInput { hive: Some(false), ..TableInput::default() };
     let plan = one_table(&tree, off).unwrap();
     assert_snapshot!(describe(&texts(&tree, &plan)), @"

@@ -154,7 +154,7 @@ pub(super) fn each_slice<'s>(
         }
         let mut rows = 0;
         loop {
-            if input.is_cut_short() {
+            if input.is_limited() {
                 cut.set_max_records(input.rows_left.get());
             }
             match cut.next_slice() {
@@ -164,7 +164,7 @@ pub(super) fn each_slice<'s>(
                         share.reach(slice.offset.saturating_add(slice.length));
                     }
                     rows += slice.rows;
-                    input.count_taken(slice.rows);
+                    input.subtract_used(slice.rows);
                     take(writer, FoundSlice { source: index, slice, metadata: &metadata })?;
                 }
                 Ok(None) => {

@@ -10,13 +10,15 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// The hidden subcommand. For it, the program must call [`serve_finish`] and exit with the result.
+/// The hidden subcommand. When it is called, the program must call [`serve_finish`] and exit with
+/// the result.
 pub const FINISH_COMMAND: &str = "finish-output";
 
 /// Bytes of memory that the process may write to: enough for a row group, and the dictionaries of a whole
 /// file.
 pub(super) const MEMORY_BYTES: u64 = 8 << 30;
-/// CPU seconds. No file needs nearly as many. The leader ends a process that stops reading.
+/// The limit on CPU seconds, far more than any file needs. The leader itself ends a process that
+/// stops reading.
 pub(super) const CPU_SECONDS: u64 = 6 * 60 * 60;
 /// The largest size of the file, in bytes.
 pub(super) const FILE_BYTES: u64 = 1 << 40;

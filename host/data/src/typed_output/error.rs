@@ -74,7 +74,7 @@ impl fmt::Display for FinishEnd {
 }
 
 fn message_suffix(message: &str) -> String {
-    if message.is_empty() { String::new() } else { format!("; what it said: {message}") }
+    if message.is_empty() { String::new() } else { format!("; its output: {message}") }
 }
 
 /// Errors inside the child process.

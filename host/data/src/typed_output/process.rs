@@ -77,7 +77,8 @@ impl Finisher {
             match message.recv_timeout(PROGRESS_INTERVAL) {
                 Ok(message) => break message,
                 Err(RecvTimeoutError::Disconnected) => break Vec::new(),
-                // The child shares this file's position.
+                // The child shares this file's position, so the position shows the child's
+                // progress.
                 Err(RecvTimeoutError::Timeout) => {
                     on_progress(source.stream_position().unwrap_or(0));
                 }
@@ -124,7 +125,7 @@ mod tests {
         let panicked = describe(101 << 8, "panic");
         assert_eq!(
             panicked,
-            "the process that makes it ended with exit code 101; what it said: panic"
+            "the process that makes it ended with exit code 101; its output: panic"
         );
     }
 

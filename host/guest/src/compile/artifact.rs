@@ -119,8 +119,9 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
     })
 }
 
-/// Turns a core module into a component. `glue` is the module name from which the core module imports, and
-/// the glue: a module that connects the core module to the contract.
+/// Turns a core module into a component. `glue` is a name and the bytes of a second module, which
+/// connects the core module to the contract. The core module imports from the second module by this
+/// name.
 pub(super) fn encode(module: &[u8], glue: Option<(&str, &[u8])>) -> anyhow::Result<Vec<u8>> {
     // The adapter (WASI 0.1 on WASI 0.2) gets its memory by growing the module's memory. It cannot call the
     // module's allocator, which in some languages (Go) cannot run before `_initialize`.

@@ -27,20 +27,21 @@ pub fn built_guests(cache_dir: &Path) -> io::Result<FileCount> {
     measure_folder(&guests_folder(cache_dir))
 }
 
-/// The folder for the compiled dependencies that guest crates share, in the folder for compiled code.
+/// The folder for the compiled dependencies that guest crates share. It is below `cache_dir`, the
+/// folder for compiled code.
 #[must_use]
 pub fn guests_folder(cache_dir: &Path) -> PathBuf {
     cache_dir.join(GUESTS_FOLDER)
 }
 
-/// Removes the shared dependencies, unless a build is using them. Returns what was removed, and whether a
-/// build was using them.
+/// Removes the shared dependencies, unless a build is using them. Returns the number and size of
+/// the removed files, and whether a build was using the dependencies.
 ///
 /// # Errors
 /// If the folder cannot be read, or a file in it cannot be removed.
 pub fn clear_built_guests(cache_dir: &Path) -> io::Result<(FileCount, bool)> {
     let folder = guests_folder(cache_dir);
-    // Held until everything is removed: a build that starts before then waits.
+    // Hold the locks until everything is removed. A build that starts before then waits.
     match try_cargo_locks(&folder, LOCK_DEPTH)? {
         Some(_held) => Ok((clear_folder(&folder)?, false)),
         None => Ok((FileCount::default(), true)),

@@ -42,8 +42,8 @@ const GENERATED_FILES: [(&str, &[u8]); 3] =
 /// receives the compiler's warnings.
 ///
 /// # Errors
-/// If there is no compiler, the folder cannot be written, or the sources do not compile. Then the text ends
-/// with the compiler's output.
+/// If there is no compiler, the folder cannot be written, or the sources do not compile. If the
+/// sources do not compile, the text ends with the compiler's output.
 pub(super) fn build(
     folder: &Path,
     sources: &[PathBuf],
@@ -58,7 +58,7 @@ pub(super) fn build(
     let compiler = CCompiler::find(has_cpp, |name| std::env::var_os(name).map(PathBuf::from))?;
     let name = folder.file_name().unwrap_or(OsStr::new("entry-script"));
     let module = folder.join("target").join(name).with_extension("wasm");
-    // Written under another name and then renamed, so that no reader sees an incomplete file.
+    // Write the module under another name and rename it, so that no reader sees an incomplete file.
     let part = module.with_extension(format!("{}.part", std::process::id()));
     let mut command = compiler.command(has_cpp);
     command.current_dir(&folder).args(["-O2", "-mexec-model=reactor", "-I"]).arg(&bindings);
@@ -277,7 +277,8 @@ mod tests {
         assert!(error.ends_with("set it to the folder of wasi-sdk, or unset it"), "{error}");
     }
 
-    /// Checks that all source files are in the list: a release has only the files of the list.
+    /// Checks that the list has all source files, because a release contains only the files in the
+    /// list.
     #[test]
     fn all_source_files_are_embedded() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c");

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The magic bytes that begin the trailer, with its version.
+/// The magic bytes at the start of the trailer. They contain the trailer's version.
 const MAGIC: &[u8; 8] = b"SMCODE04";
 /// The trailer: the magic bytes and the checksum.
 const TRAILER_BYTES: usize = MAGIC.len() + 16;
@@ -252,8 +252,8 @@ impl<'a> TemporaryFile<'a> {
             match dir.open_with(&name, &options) {
                 Ok(file) => {
                     let file = file.into_std();
-                    // The compiler process shares this lock while it can write. On a file system without
-                    // locks, the file's age decides.
+                    // The compiler process shares this lock while it can write. On a file system
+                    // without locks, the file's age decides whether it is left over.
                     let _ = file.lock();
                     if file.metadata()?.nlink() > 0 {
                         return Ok(Self { dir, name, file });
@@ -275,8 +275,9 @@ impl<'a> TemporaryFile<'a> {
         file.write_all(MAGIC)?;
         file.write_all(&checksum)?;
         file.sync_all()?;
-        // Opened again read-only, because a worker must not be able to change the code that it maps. Opened
-        // before the rename, because `sandmill cache clear` may remove the file once it has its final name.
+        // Open the file again, read-only: a worker must not be able to change the code that it
+        // maps. Open it before the rename, because `sandmill cache clear` may remove the file once
+        // it has its final name.
         let published = open(self.dir, &self.name)?;
         self.dir.rename(&self.name, self.dir, name)?;
         Ok(published)
@@ -285,7 +286,7 @@ impl<'a> TemporaryFile<'a> {
 
 impl Drop for TemporaryFile<'_> {
     fn drop(&mut self) {
-        // After publishing, the temporary name no longer exists.
+        // This fails after publishing, because the temporary name no longer exists.
         let _ = self.dir.remove_file(&self.name);
     }
 }
@@ -349,8 +350,8 @@ fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
     Ok(trailer[..] == expected)
 }
 
-/// The XXH3 hash of an entry's name and the rest of `reader`. It includes the name, so that an entry is
-/// invalid if its file gets another name.
+/// The XXH3 hash of an entry's name and the rest of `reader`. The name is included so that a
+/// renamed file is not a valid entry.
 fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
     let mut hasher = twox_hash::xxhash3_128::Hasher::new();
     hasher.write(&[name.as_bytes(), &[0]].concat());
@@ -377,7 +378,8 @@ fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
     let mut input = HashInput(Sha256::new());
     MAGIC.hash(&mut input);
     engine.precompile_compatibility_hash().hash(&mut input);
-    // A build with inference accepts imports that this build refuses.
+    // Do not share entries with a build with inference, which accepts imports that this build
+    // refuses.
     if !HAS_INFERENCE {
         "without inference".hash(&mut input);
     }

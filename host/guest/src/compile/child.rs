@@ -1,5 +1,5 @@
-//! The compiler process itself. It uses only two open files: standard input is the entry script, and standard
-//! output receives the result.
+//! The compiler process itself. Its standard input is the open entry script, and its standard
+//! output receives the result, so it need not open either of them.
 
 use super::description::describe;
 use super::hash::digest;
@@ -62,8 +62,9 @@ impl CompileTask {
 
 /// Encodes a result for the parent.
 fn encode_answer(reported: &impl Serialize) -> Result<Vec<u8>, CompileError> {
-    let answer = postcard::to_stdvec(reported)
-        .map_err(|error| CompileError(format!("its names cannot be encoded: {error}")))?;
+    let answer = postcard::to_stdvec(reported).map_err(|error| {
+        CompileError(format!("the names of its imports and exports cannot be encoded: {error}"))
+    })?;
     if answer.len() as u64 > ANSWER_BYTES {
         return Err(CompileError(format!(
             "the names of its imports and exports take {} bytes, but the limit is {}: remove imports and \
@@ -84,7 +85,7 @@ pub fn serve_compile(arguments: &[String], check: CheckImports) -> ExitCode {
             let text = error.to_string();
             let reported = &text[..text.floor_char_boundary(MAX_MESSAGE_BYTES)];
             let cut = if reported.len() < text.len() { " ... (cut)" } else { "" };
-            // If this fails, there is no other way to report it.
+            // If this write fails, there is no other way to report the error.
             let _ = writeln!(io::stderr(), "{reported}{cut}");
             ExitCode::FAILURE
         }

@@ -1,5 +1,5 @@
-//! The parent's side of the compiler process: starts, limits and ends it. Its answers are untrusted and
-//! limited in length.
+//! The parent's side of the compiler process: starts, limits and ends the process. The process's
+//! answers are untrusted and limited in length.
 
 use super::task::{
     ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, CompileTask, MEMORY_BYTES,
@@ -123,7 +123,7 @@ impl Compiler {
     /// the interpreter's language.
     ///
     /// # Errors
-    /// If the module is not an interpreter's.
+    /// If the module does not contain an interpreter.
     pub fn prepare_interpreter(
         &self,
         module: File,
@@ -137,7 +137,7 @@ impl Compiler {
     /// interpreter's module (`module_bytes` long), followed by its memory after the preparation.
     ///
     /// # Errors
-    /// If the module is not an interpreter's.
+    /// If the module does not contain an interpreter.
     pub fn snapshot_interpreter(
         &self,
         module_and_memory: File,
@@ -199,7 +199,8 @@ impl Compiler {
         Err(CompileError(failure(status, printable(message.trim()).into_owned())))
     }
 
-    /// Waits until the child closes its standard error: then it has ended.
+    /// Waits until the child ends, which closes its standard error, or until its message reaches
+    /// the limit.
     fn wait(&self, message: &Receiver<Vec<u8>>) -> Result<Vec<u8>, CompileError> {
         let begun = Instant::now();
         loop {
@@ -266,7 +267,7 @@ fn failure(status: ExitStatus, message: String) -> String {
         ),
         _ => format!("the compiler {}", death(status)),
     };
-    if message.is_empty() { how } else { format!("{how}; what it said: {message}") }
+    if message.is_empty() { how } else { format!("{how}; its output: {message}") }
 }
 
 #[cfg(test)]
@@ -284,7 +285,7 @@ mod tests {
         assert_eq!(describe(1 << 8, "it is not a component"), "it is not a component");
         assert_eq!(
             describe(101 << 8, "panic"),
-            "the compiler ended with exit code 101; what it said: panic"
+            "the compiler ended with exit code 101; its output: panic"
         );
         let aborted = describe(libc::SIGABRT, "memory allocation of 9 bytes failed");
         assert!(aborted.contains("8 GB") && aborted.ends_with("of 9 bytes failed"), "{aborted}");
@@ -319,7 +320,8 @@ mod tests {
         assert!(begun.elapsed() < Duration::from_secs(10));
     }
 
-    /// A program that does not behave like the compiler is ended, and its output is not trusted.
+    /// The parent ends a program that does not behave like the compiler, and does not trust its
+    /// output.
     #[test]
     fn a_misbehaving_child_is_ended() {
         let folder = tempfile::tempdir().unwrap();
@@ -338,7 +340,7 @@ mod tests {
         assert!(script("exec 2>&-; exec sleep 30").contains("killed"));
         assert!(script("yes; exit 0").contains("cannot be understood"));
         assert!(script("exec yes").contains("signal 13"));
-        // Killed by us, or by SIGPIPE once we no longer read.
+        // We kill the program, or SIGPIPE kills it once we no longer read.
         let endless = script("exec yes >&2");
         assert!(endless.contains("killed") || endless.contains("signal 13"), "{endless}");
         assert!(script("printf 'a\\033b' >&2; exit 1").ends_with("a\\u{1b}b"));

@@ -25,7 +25,8 @@ pub struct ComponentNames {
 /// What is known about a component without compiling it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentOutline {
-    /// The component's size in bytes. For a core module: the size of the component that is made of it.
+    /// The component's size in bytes. For a core module: the size of the component that is made
+    /// from it.
     pub bytes: u64,
     /// What it imports and exports.
     pub names: ComponentNames,
@@ -68,7 +69,7 @@ pub fn read_names(component: &[u8]) -> Result<ComponentNames, CompileError> {
             Payload::ComponentImportSection(section) if depth == 0 => {
                 for import in section {
                     let import = import.map_err(damaged)?;
-                    // A type is not a capability.
+                    // Leave out types, because a type is not a capability.
                     if !matches!(import.ty, wasmparser::ComponentTypeRef::Type(_)) {
                         names.imports.push(import.name.name.to_owned());
                     }
@@ -114,16 +115,16 @@ pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
         {
             return Err(CompileError::new(format!(
                 "the component exports {export}, made for version {version} of the contract, and \
-                 this Sandmill supports version 0.1: build it with an SDK of that version, or use \
-                 the Sandmill that it was made for"
+                 this Sandmill supports versions 0.1 and 0.2: build it with an SDK of such a \
+                 version, or use the Sandmill that it was made for"
             )));
         }
     }
     Ok(())
 }
 
-const REQUIRED_EXPORTS: &str = "An entry script exports the interface sandmill:entry/entry@0.1.0 (init, \
-    run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one";
+const REQUIRED_EXPORTS: &str = "An entry script exports the interface sandmill:entry/entry@0.2.0 (init, \
+    run, shutdown) or sandmill:entry/entry-run@0.2.0 (run only); sandmill-guest makes one";
 
 /// Finds `run` in a compiled component and checks the types of all three functions.
 ///
@@ -230,11 +231,11 @@ mod tests {
         let full = testing::component("entry-script", full);
         let names = read_names(&full).expect("reads");
         assert_eq!(check_names(&names), Ok(()));
-        assert_eq!(names.exports, ["sandmill:entry/entry@0.1.0"]);
+        assert_eq!(names.exports, ["sandmill:entry/entry@0.2.0"]);
         let found = entry(&full).expect("keeps the contract");
         assert!(found.init && found.shutdown);
         let found = entry(&testing::component("run-only", testing::RUN_EMPTY)).expect("keeps it");
-        assert_eq!(found.instance.as_deref(), Some("sandmill:entry/entry-run@0.1.0"));
+        assert_eq!(found.instance.as_deref(), Some("sandmill:entry/entry-run@0.2.0"));
         assert!(!found.init && !found.shutdown);
     }
 
@@ -268,14 +269,14 @@ mod tests {
     fn a_component_without_run_is_refused() {
         let none = wat::parse_str("(component)").expect("valid");
         let error = check_names(&read_names(&none).expect("reads")).expect_err("nothing there");
-        insta::assert_snapshot!(error, @"the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one");
+        insta::assert_snapshot!(error, @"the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.2.0 (init, run, shutdown) or sandmill:entry/entry-run@0.2.0 (run only); sandmill-guest makes one");
         let other = r#"(component
             (core module $m (func (export "f")))
             (core instance $i (instantiate $m))
             (func $f (canon lift (core func $i "f")))
             (export "start" (func $f)))"#;
         let error = entry(&wat::parse_str(other).expect("valid")).expect_err("no run");
-        insta::assert_snapshot!(error, @"the component does not export run (it exports start). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one");
+        insta::assert_snapshot!(error, @"the component does not export run (it exports start). An entry script exports the interface sandmill:entry/entry@0.2.0 (init, run, shutdown) or sandmill:entry/entry-run@0.2.0 (run only); sandmill-guest makes one");
         let wrong = other.replace("\"start\"", "\"run\"");
         let error = entry(&wat::parse_str(wrong).expect("valid")).expect_err("wrong type");
         insta::assert_snapshot!(error, @r"

@@ -55,7 +55,8 @@ impl Instrumentation {
 /// An engine for compiling, loading and running. Engines with different instrumentation cannot load each
 /// other's code.
 ///
-/// The engine does not interrupt guest code at a time-out: the worker process is killed.
+/// The engine does not interrupt guest code at a time-out. Instead, the leader kills the worker
+/// process.
 ///
 /// # Errors
 /// If the machine's processor is not supported.
@@ -110,7 +111,7 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .consume_fuel(with.fuel)
         .epoch_interruption(with.profile)
         .max_wasm_stack(stack)
-        // Not used, but wasmtime validates it.
+        // We do not use this setting, but wasmtime validates it.
         .async_stack_size(stack.saturating_add(1 << 20))
         .wasm_backtrace_details(details)
         .wasm_backtrace_max_frames(NonZeroUsize::new(frames))
@@ -125,8 +126,9 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .wasm_gc(false)
         .wasm_function_references(false)
         .collector(Collector::DeferredReferenceCounting)
-        // libunwind, with which the wheel is linked, removes each function from a list when code is unloaded:
-        // 5 s for the 100,000 functions of the science runtime. wasmtime's own backtraces do not need it.
+        // The wheel is linked with libunwind. When code is unloaded, libunwind removes each
+        // function from a list, which takes 5 s for the 100,000 functions of the science runtime.
+        // wasmtime's own backtraces do not need this information.
         .native_unwind_info(false)
         // Shared memories would not count towards the memory budget.
         .shared_memory(false)

@@ -18,7 +18,7 @@ pub struct EntryFile {
 }
 
 impl EntryFile {
-    /// Opens the file and computes its digest. Stops if the compiler is stopped.
+    /// Opens the file and computes its digest. Fails early if the caller stops `compiler`.
     ///
     /// # Errors
     /// If the file cannot be read, is not a regular file, or is too large for an entry script.
@@ -26,7 +26,7 @@ impl EntryFile {
         Self::open_with(path, |file, _| digest_of(file, compiler))
     }
 
-    /// [`EntryFile::open`], but `digest` returns the SHA-256 of the file, in hex.
+    /// Like [`EntryFile::open`], but calls `digest` for the SHA-256 of the file, in hex.
     ///
     /// # Errors
     /// As [`EntryFile::open`], or if `digest` fails.
@@ -37,7 +37,7 @@ impl EntryFile {
         Self::read(path, opening::regular(path), digest)
     }
 
-    /// [`EntryFile::open`] for a path whose symbolic links are resolved.
+    /// Like [`EntryFile::open`], for a path in which the caller has resolved the symbolic links.
     ///
     /// # Errors
     /// As [`EntryFile::open`], or if the path now contains a link.
@@ -70,7 +70,7 @@ impl EntryFile {
         &self.path
     }
 
-    /// The SHA-256 of the file, in hex, which `entry_script_digest` pins.
+    /// The SHA-256 of the file, in hex. A job file can pin it with `entry_script_digest`.
     pub fn digest(&self) -> &str {
         &self.digest
     }

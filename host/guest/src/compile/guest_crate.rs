@@ -57,8 +57,8 @@ pub fn build_guest_examples(
     build((folder, true), cache_dir, compiler, say)
 }
 
-/// Turns a core module into a component, which is written next to it: `x.wasm` becomes `x.component.wasm`.
-/// Returns the path unchanged if the file is a component already.
+/// Turns a core module into a component, and writes the component next to the module: `x.wasm`
+/// becomes `x.component.wasm`. Returns the path unchanged if the file is a component already.
 ///
 /// # Errors
 /// If the file cannot be read or is not a module with WIT metadata, or if the result cannot be written.
@@ -72,8 +72,8 @@ pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, Compile
     }
     source.rewind().map_err(with_path)?;
     let target = path.with_extension("component.wasm");
-    // Written under another name and then renamed, so that no reader sees an incomplete file. The name is
-    // random, so that other users cannot create that file before us.
+    // Write the component under another name and rename it, so that no reader sees an incomplete
+    // file. The other name is random, so that other users cannot create that file before us.
     let random = RandomState::new().hash_one(path);
     let temporary = path.with_extension(format!("{random:016x}.tmp"));
     let made = write_component(compiler, source, &temporary, &target);
@@ -164,9 +164,9 @@ fn build(
     modules.iter().map(|module| build_module(module, compiler)).collect()
 }
 
-/// Passes cargo's lines to `say`, with a single line instead of all lines about progress. The first error and
-/// all later lines are not passed but returned, for the text of our error. `is_first`: no shared dependencies
-/// have been compiled yet.
+/// Passes cargo's lines to `say`, but replaces all progress lines by a single line. Returns the
+/// first error and all later lines instead of passing them, for the text of our error. `is_first`
+/// means that no shared dependencies have been compiled yet.
 fn report(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<String> {
     let mut errors = Vec::new();
     let mut compiles = false;
@@ -205,8 +205,8 @@ fn no_library_error(folder: &Path) -> CompileError {
     ))
 }
 
-/// Returns the crate's own WebAssembly files in cargo's messages. `kind` is cargo's kind of target, such as
-/// `cdylib`.
+/// Finds the crate's own WebAssembly files in cargo's messages. `kind` is cargo's kind of target,
+/// such as `cdylib`.
 fn built_files(stdout: Option<impl Read>, manifest: &Path, kind: &str) -> Vec<PathBuf> {
     let Some(stdout) = stdout else { return Vec::new() };
     let mut files = Vec::new();

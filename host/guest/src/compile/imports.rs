@@ -69,8 +69,8 @@ fn judge_contract(interface: &str, version: &str) -> ImportVerdict {
     use ImportVerdict::{Granted, Refused};
     if !is_contract_version(version) {
         return Refused(format!(
-            "it is version {version} of the contract, and this Sandmill supports version 0.1: build \
-             with an SDK of that version"
+            "it is version {version} of the contract, and this Sandmill supports versions 0.1 and 0.2: \
+             build with an SDK of such a version"
         ));
     }
     match interface {
@@ -184,7 +184,8 @@ pub(super) fn split_version(name: &str) -> Option<(&str, &str)> {
 
 /// Whether this Sandmill supports that version of the contract.
 pub(super) fn is_contract_version(version: &str) -> bool {
-    version.strip_prefix("0.1.").is_some_and(|patch| !patch.is_empty())
+    let patch = version.strip_prefix("0.1.").or_else(|| version.strip_prefix("0.2."));
+    patch.is_some_and(|patch| !patch.is_empty())
 }
 
 #[cfg(test)]
@@ -225,6 +226,7 @@ mod tests {
             imports: [
                 "sandmill:entry/host@0.1.3",
                 "sandmill:entry/host@0.2.0",
+                "sandmill:entry/host@0.3.0",
                 "wasi:cli/environment@0.2.0",
                 "wasi:cli/environment@0.3.0",
                 "wasi:cli/enviroment@0.2.0",
@@ -236,6 +238,7 @@ mod tests {
                 "wasi:nn/training@0.2.0-rc-2024-10-28",
                 "sandmill:entry/models@0.1.0",
                 "sandmill:entry/models@0.2.0",
+                "sandmill:entry/models@1.0.0",
                 "wasi:sockets/tcp@0.2.6",
                 "env",
             ]
@@ -245,7 +248,7 @@ mod tests {
         };
         insta::assert_snapshot!(check_names(&names).expect_err("refused"), @"
         the entry script imports interfaces that are not granted:
-          sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill supports version 0.1: build with an SDK of that version
+          sandmill:entry/host@0.3.0: it is version 0.3.0 of the contract, and this Sandmill supports versions 0.1 and 0.2: build with an SDK of such a version
           wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, as in the contract's wit/; with Rust: --target wasm32-wasip2
           wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (the nearest is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
           wasi:clocks/timezone@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
@@ -253,7 +256,7 @@ mod tests {
           wasi:nn/inference@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
           wasi:nn/inference: it is wasi:nn without a version, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
           wasi:nn/training@0.2.0-rc-2024-10-28: wasi:nn 0.2.0-rc-2024-10-28 has no such interface; it has tensor, graph, inference and errors
-          sandmill:entry/models@0.2.0: it is version 0.2.0 of the contract, and this Sandmill supports version 0.1: build with an SDK of that version
+          sandmill:entry/models@1.0.0: it is version 1.0.0 of the contract, and this Sandmill supports versions 0.1 and 0.2: build with an SDK of such a version
           env: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
         ");
     }

@@ -29,7 +29,8 @@ impl AcceptedKind {
     pub(super) fn read(component: &[u8]) -> Option<Self> {
         let mut declared = None;
         for payload in Parser::new(0).parse_all(component) {
-            // The code that reads the rest of the component reports the damage.
+            // Ignore damaged bytes here: the code that reads the rest of the component reports
+            // them.
             if let Payload::CustomSection(section) = payload.ok()?
                 && section.name() == SECTION
             {
@@ -62,7 +63,7 @@ impl AcceptedKind {
         Self::ALL.into_iter().find(|takes| Self::to_byte(Some(*takes)) == byte)
     }
 
-    /// The kind of mini-batch that a job with these inputs gives.
+    /// The kind of mini-batch that a job with these inputs gives to its entry script.
     pub fn given_by(inputs: &InputKind) -> Self {
         match inputs {
             InputKind::Files { .. } => Self::Files,

@@ -3,8 +3,8 @@
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
-/// The common part of every test module: a memory, and a bump allocator that never frees. It does not support
-/// reallocation, like the allocators of some languages.
+/// The common part of every test module: a memory, and a bump allocator that never frees. Like the
+/// allocators of some languages, it does not support reallocation.
 const COMMON: &str = r#"
     (memory (export "memory") 2)
     (global $heap (mut i32) (i32.const 65536))
@@ -35,9 +35,9 @@ pub const RUN_EMPTY: &str = "RUN (i32.const 0))";
 /// `run`, and `NAME` for the name of the exported interface.
 pub fn module(world: &str, body: &str) -> Vec<u8> {
     let name = if world == "run-only" {
-        "sandmill:entry/entry-run@0.1.0"
+        "sandmill:entry/entry-run@0.2.0"
     } else {
-        "sandmill:entry/entry@0.1.0"
+        "sandmill:entry/entry@0.2.0"
     };
     let body = body.replace("RUN", RUN).replace("NAME", name);
     // Imports come before definitions in a module.

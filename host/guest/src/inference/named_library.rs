@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The command-line option that names the library.
 const OPTION: &str = "--onnxruntime";
-/// The environment variables that name the library if the option does not. The first that is set counts.
+/// The environment variables that name the library if the option does not. The first variable that
+/// is set applies.
 const VARIABLES: [&str; 2] = ["SANDMILL_ONNXRUNTIME", "ORT_DYLIB_PATH"];
 
 /// The subfolders that may contain the library if the user names a folder. In this order, the user may name

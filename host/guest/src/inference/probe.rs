@@ -163,8 +163,8 @@ impl Probe {
         }
     }
 
-    /// The size of an ONNX file and of its weights, which may be in other files of its folder, in bytes. Both
-    /// paths are absolute.
+    /// The size in bytes of an ONNX file and its weights. The weights may be in other files of the
+    /// folder. Both paths are absolute.
     ///
     /// # Errors
     /// If the size is unknown.
@@ -264,7 +264,7 @@ mod tests {
             probe.onnxruntime(Path::new("/x/libonnxruntime.so")).missing.unwrap_or_default()
         };
         insta::assert_snapshot!(describe("kill -SEGV $$"), @"the process that tested it was ended by signal 11");
-        insta::assert_snapshot!(describe("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tested it ended with exit code 1; what it said: no\u{1b}sense");
+        insta::assert_snapshot!(describe("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tested it ended with exit code 1; its output: no\u{1b}sense");
         insta::assert_snapshot!(describe("echo nothing"), @"the output of the process that tested it is not valid");
         assert_eq!(
             describe("echo '{\"problem\": \"it is odd\", \"has_cuda\": false}'"),

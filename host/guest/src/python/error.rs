@@ -39,7 +39,7 @@ pub enum InstallError {
     Failed {
         /// The command line.
         command: String,
-        /// The end of its output.
+        /// The end of the tool's output.
         output: String,
     },
     /// The folder that the user named has neither the runtime nor the wheel from which it is made.

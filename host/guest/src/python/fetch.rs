@@ -79,7 +79,7 @@ fn fetcher(python: &Path, scratch: &Path) -> Result<Command, InstallError> {
     Ok(command)
 }
 
-/// Runs a tool until it ends. An error has the last lines of its output.
+/// Runs a tool until it ends. An error contains the last lines of the tool's output.
 pub(super) fn run(command: &mut Command) -> Result<(), InstallError> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");

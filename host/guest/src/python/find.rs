@@ -24,7 +24,8 @@ pub(super) fn file_name(runtime: Runtime) -> String {
     format!("{}-{}.wasm", runtime.names().0, digest(runtime))
 }
 
-/// The name of the folder with a runtime's library, next to its file; `None` if it has no library.
+/// The name of the folder with a runtime's library, which is next to the runtime's file. `None` if
+/// the runtime has no library.
 pub(super) fn library_name(runtime: Runtime) -> Option<String> {
     (runtime == Runtime::Science).then(|| format!("{}-{}", runtime.names().0, digest(runtime)))
 }
@@ -39,8 +40,8 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Opens the component. `cache_dir`: the folder for compiled code, if it is not the default; the digests
-    /// of runtimes are remembered there.
+    /// Opens the component. `cache_dir` is the folder for compiled code, if it is not the default.
+    /// The digests of runtimes are stored there.
     ///
     /// # Errors
     /// If the component cannot be read.

@@ -11,7 +11,7 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::Path;
 
-/// A file in the folder of runtimes that a running installation locks.
+/// A file in the folder of runtimes. A running installation locks this file.
 const LOCK_FILE: &str = ".lock";
 
 /// The prefix of the temporary folders in which runtimes are built. The process id follows.

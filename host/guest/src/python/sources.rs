@@ -190,7 +190,8 @@ mod tests {
     use std::path::PathBuf;
     use walkdir::WalkDir;
 
-    /// Checks that all files are in the lists: a runtime has only the files of the lists.
+    /// Checks that the lists have all files, because a runtime contains only the files in the
+    /// lists.
     #[test]
     fn all_sources_are_embedded() {
         let lists = [

@@ -1,4 +1,4 @@
-//! Observes the guest's `stat` calls on open files.
+//! Records the results of the guest's `stat` calls on open files.
 
 use super::state::InstanceState;
 use wasmtime::component::{LinkerInstance, Resource};

@@ -42,8 +42,8 @@ struct GrantedFolder {
     /// The number of the folder's file system (`st_dev`), if the file system reports
     /// [exact](EXACT_FILE_SYSTEMS) lengths.
     exact_device: Option<u64>,
-    /// The folder below `dir` from which a file was last read. `None` if guests can write to `dir`: another
-    /// folder could then replace it at any time.
+    /// The folder below `dir` from which a file was last read. `None` if guests can write to `dir`:
+    /// they could replace the last folder by another one at any time.
     last: Option<LastFolder>,
     is_writable: bool,
 }
@@ -87,8 +87,8 @@ impl OpenFolders {
         Some(granted.dir.as_fd())
     }
 
-    /// Closes folders that have been open for a while, so that the next read looks them up again. Must be
-    /// called before each call.
+    /// Closes folders that have been open for a while, so that the next read looks them up again.
+    /// The caller must call this before each call into the guest.
     pub(super) fn close_old_folders(&mut self, now: Instant) {
         for granted in &mut self.mounts {
             granted
@@ -97,7 +97,8 @@ impl OpenFolders {
         }
     }
 
-    /// Opens the file at a guest path, for reading it as a whole. Also returns its current length and time.
+    /// Opens the file at a guest path, for reading it as a whole. Also returns its current length
+    /// and modification time.
     ///
     /// # Errors
     /// If the file cannot be read. The error is a message for the guest.

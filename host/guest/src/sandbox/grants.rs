@@ -70,8 +70,8 @@ pub(super) fn wasi(
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
-        // File calls may block the thread: a worker has nothing else to do while its guest reads a file. Must
-        // be set before the folders, which copy this setting.
+        // File calls may block the thread: a worker has nothing else to do while its guest reads a
+        // file. Set this before the folders, because they copy the setting.
         .allow_blocking_current_thread(true);
     if let Some(time) = time {
         builder.wall_clock(time.clone()).monotonic_clock(time.clone());
@@ -79,8 +79,8 @@ pub(super) fn wasi(
     for mount in &grants.mounts {
         let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         let folder = files.opened(mount).ok_or_else(|| cannot_open(mount, &"it is not open"))?;
-        // By this path, the engine opens the folder that we hold open, even if the folder's own path now
-        // leads elsewhere.
+        // This path leads to the folder that we have open, even if the folder's own path now leads
+        // elsewhere.
         builder
             .preopened_dir(
                 format!("/proc/self/fd/{}", folder.as_raw_fd()),

@@ -7,7 +7,7 @@ use super::quota::WriteQuota;
 use super::sink::GuestSink;
 use crate::model::LoggingLevel;
 use jiff::Timestamp;
-use wasmtime::component::{ComponentType, Lift};
+use wasmtime::component::{ComponentType, Lift, Lower};
 
 /// The maximum length of a log message, in bytes.
 const MESSAGE_LIMIT: usize = 64 << 10;
@@ -60,12 +60,12 @@ impl Host {
 }
 
 /// `log-level`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ComponentType, Lift)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ComponentType, Lift, Lower)]
 #[component(enum)]
 #[repr(u8)]
-#[expect(dead_code, reason = "made from the guest's number by the derived `Lift`")]
 pub(super) enum LogLevel {
     #[component(name = "error")]
+    #[expect(dead_code, reason = "made from the guest's number by the derived `Lift`")]
     Error,
     #[component(name = "warning")]
     Warning,
@@ -73,6 +73,16 @@ pub(super) enum LogLevel {
     Info,
     #[component(name = "debug")]
     Debug,
+}
+
+impl From<LoggingLevel> for LogLevel {
+    fn from(level: LoggingLevel) -> Self {
+        match level {
+            LoggingLevel::Warning => Self::Warning,
+            LoggingLevel::Info => Self::Info,
+            LoggingLevel::Debug => Self::Debug,
+        }
+    }
 }
 
 impl LogLevel {

@@ -5,16 +5,27 @@ use super::linked::CallContext;
 use super::state::InstanceState;
 use super::whole_file::WholeFile;
 use wasmtime::Result;
-use wasmtime::component::{Linker, WasmStr};
+use wasmtime::component::{Linker, LinkerInstance, WasmStr};
 
-/// Links the interface. The engine uses it for all 0.1 versions that a guest may name.
+/// Links the interface in all versions that guests may import. For an import of version 0.1.x, the engine uses
+/// 0.1.0; for 0.2.x, it uses 0.2.0.
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
 pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
     // This interface contains only types, but guests import it.
     linker.instance("sandmill:entry/types@0.1.0")?;
-    let mut host = linker.instance("sandmill:entry/host@0.1.0")?;
+    linker.instance("sandmill:entry/types@0.2.0")?;
+    link_first_version(&mut linker.instance("sandmill:entry/host@0.1.0")?)?;
+    let mut host = linker.instance("sandmill:entry/host@0.2.0")?;
+    link_first_version(&mut host)?;
+    host.func_wrap("logging-level", |cx: CallContext<'_>, (): ()| {
+        Ok((LogLevel::from(cx.data().host.level),))
+    })
+}
+
+/// Links the functions of version 0.1.
+fn link_first_version(host: &mut LinkerInstance<'_, InstanceState>) -> Result<()> {
     host.func_wrap("agent-name", |cx: CallContext<'_>, (): ()| {
         Ok((cx.data().host.agent_name.clone(),))
     })?;

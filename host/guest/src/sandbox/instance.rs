@@ -89,9 +89,9 @@ impl Instance {
         (stats, result)
     }
 
-    /// Calls `run` and passes its results to `sink`. After a failure, anything that `sink` received does not
-    /// count. After a failure other than `ScriptError` and `BadResults` the instance is broken, and the
-    /// caller must drop it.
+    /// Calls `run` and passes its results to `sink`. After a failure, the caller must discard
+    /// everything that `sink` received. After a failure other than `ScriptError` and `BadResults`
+    /// the instance is broken, and the caller must drop it.
     pub fn run(
         &mut self,
         data: MiniBatchData<'_>,
@@ -124,8 +124,9 @@ impl Instance {
         (stats, result)
     }
 
-    /// For each file of the last mini-batch, in order: its length and time when the guest first read or
-    /// inspected it. `None` for a file if Sandmill did not observe that.
+    /// For each file of the last mini-batch, in order: its length and modification time when the
+    /// guest first read or inspected it. `None` for a file whose first use Sandmill did not
+    /// observe.
     pub fn found(&self) -> &[Option<FileVersion>] {
         self.store.data().noticed.found()
     }
@@ -150,7 +151,7 @@ impl Instance {
             return (CallStats::default(), Err(failure));
         }
         let state = self.store.data_mut();
-        // Forget refusals of memory that earlier calls survived.
+        // Clear a memory refusal that an earlier call survived.
         state.budget.take_refusal();
         state.quota.restart();
         state.log_descriptors.restart();

@@ -11,10 +11,10 @@ use walkdir::WalkDir;
 
 /// Counts one worker's share of a job's log folder. Clones share the count, so successive instances do too.
 ///
-/// A worker adds up what it writes, without subtracting what it overwrites or removes. When the sum reaches
-/// the limit, and before the first write, it measures the folder and continues from its share of the real
-/// size. So the folder stays within about the limits of all workers together, even if workers are replaced,
-/// and a worker that cleans up can continue.
+/// A worker adds up what it writes, without subtracting what it overwrites or removes. Before its
+/// first write, and when the sum reaches the limit, the worker measures the folder and sets the sum
+/// to its share of the real size. So the folder stays within about the limits of all workers
+/// together, even if workers are replaced, and a worker that cleans up can continue.
 #[derive(Clone, Debug)]
 pub struct LogFolder(Arc<OpenLogFolder>);
 
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(nowhere.charge(LimitKind::Files, 2, &limits), Ok(()));
     }
 
-    /// Paths that are too long for the system must not hide anything.
+    /// A guest must not be able to hide files in paths that are too long for the system.
     #[test]
     fn a_folder_with_unreadable_parts_counts_as_full() {
         use rustix::fs::{Mode, OFlags, mkdirat, openat};

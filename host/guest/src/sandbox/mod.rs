@@ -7,14 +7,14 @@
 //! - `host`, `host_calls`: the interface `sandmill:entry/host`; `files`, `whole_file`: read whole files with
 //!   the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
-//! - `writing`, `listing`: replace WASI's file functions, to count or limit what they do; `log_descriptors`:
-//!   tracks which files are in the log folder; `noticed`, `file_metadata`: record the state of the
-//!   mini-batch's files when the guest reads them; `paths`, `path_length`: refuse paths that are too long;
-//!   `linked`: the types of the functions that these link;
+//! - `writing`, `listing`: replace WASI's file functions, to count or limit what they do;
+//!   `log_descriptors`: tracks which files are in the log folder; `noticed`, `file_metadata`:
+//!   record the state of the mini-batch's files when the guest reads them; `paths`, `path_length`:
+//!   refuse paths that are too long; `linked`: the types of the functions that these modules link;
 //! - `profile`: samples of what a guest is doing;
 //! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `object_numbers`: replace the machine's random
 //!   numbers, clocks and file attributes in deterministic jobs;
-//! - `sink`: stdout, stderr and the log, cut at a size;
+//! - `sink`: stdout, stderr and the log, with a size limit;
 //! - `types`: parameters and results in the guest's memory; `traps`: turns errors into failures; `error`: why
 //!   a guest's request is refused.
 //!

@@ -1,4 +1,5 @@
-//! What guests of deterministic jobs have seen of files: the numbers of files, and the rest of listings.
+//! What guests of deterministic jobs have seen of files: the numbers of files, and the remaining
+//! entries of listings.
 
 use std::collections::{HashMap, VecDeque};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DirectoryEntry;

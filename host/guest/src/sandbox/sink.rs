@@ -1,6 +1,6 @@
-//! The files of a guest's stdout, stderr and log, which have a size limit. If `eprintln!` fails in a guest,
-//! the guest panics. So a sink accepts all bytes, even if its file cannot be written. But a call that writes
-//! more than `limits.logs` is ended.
+//! The files of a guest's stdout, stderr and log, which have a size limit. If `eprintln!` fails in
+//! a guest, the guest panics. So a sink accepts all bytes, even if its file cannot be written. But
+//! Sandmill ends a call that writes more than `limits.logs`.
 //!
 //! The first file, `process000.stdout.txt`, keeps the beginning. When it is full, new bytes go to
 //! `process000.stdout.txt.1`. When that is full, its content moves to `process000.stdout.txt.2` and replaces
@@ -51,9 +51,9 @@ struct SinkFiles {
 }
 
 impl SinkFile {
-    /// Opens or creates the file at `path` and the two files for later output; existing content stays. If a
-    /// file cannot be opened, the sink keeps nothing: a full disk, for example, must not end the job because
-    /// of a log.
+    /// Opens or creates the file at `path` and the two files for later output; existing content
+    /// stays. If a file cannot be opened, the sink keeps nothing, because a problem with a log
+    /// (such as a full disk) must not end the job.
     pub fn open(path: &Path) -> Self {
         let files = || -> io::Result<SinkFiles> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -73,8 +73,8 @@ impl SinkFile {
 }
 
 impl SinkFiles {
-    /// Moves the content of the newest file to the older one. If that fails, for example on a full disk, the
-    /// content is dropped to make room for new output.
+    /// Moves the content of the newest file to the older one. If that fails, for example on a full
+    /// disk, drops the content to make room for new output.
     fn empty_newest(&self) -> io::Result<()> {
         if self.move_newest().is_err() {
             // Free the space of the partial copy.
@@ -155,12 +155,13 @@ impl GuestSink {
         self.quota.charge(LimitKind::Logs, bytes.len() as u64)
     }
 
-    /// The number of bytes taken so far, including those that were not kept.
+    /// The number of bytes that the guest has written so far, including those that the files did
+    /// not keep.
     pub(super) fn position(&self) -> u64 {
         self.lock().total
     }
 
-    /// The text that was taken since `position`, or the end of that text.
+    /// The text that the guest has written since `position`, or the end of that text.
     pub(super) fn tail_since(&self, position: u64) -> String {
         let inner = self.lock();
         let new = usize::try_from(inner.total - position).unwrap_or(usize::MAX);
@@ -180,7 +181,7 @@ impl SinkInner {
             self.tail.drain(..surplus);
             self.tail.extend_from_slice(bytes);
         }
-        // A full disk, for example, must not end the job because of a log.
+        // Ignore the error: a problem with a log (such as a full disk) must not end the job.
         if self.write(bytes).is_err() {
             self.target = SinkTarget::Closed;
         }

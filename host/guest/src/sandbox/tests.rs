@@ -211,7 +211,7 @@ fn deep_recursion_is_a_trap() {
         .expect("starts")
         .join()
         .expect("does not abort");
-    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise the limit");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Use less recursion, or raise the limit");
     assert_eq!(failure.detail.lines().count(), 41, "{}", failure.detail);
 }
 
@@ -328,7 +328,7 @@ fn rows_that_share_memory_are_counted_and_not_copied() {
 #[test]
 fn log_lines_are_filtered_by_level() {
     // The levels are 0 (error), 2 (info) and 3 (debug).
-    let body = r#"(import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
+    let body = r#"(import "sandmill:entry/host@0.2.0" "log" (func $log (param i32 i32 i32)))
         (data (i32.const 64) "loaded\nthe model")
         RUN
           (call $log (i32.const 2) (i32.const 64) (i32.const 16))
@@ -344,6 +344,27 @@ fn log_lines_are_filtered_by_level() {
         words,
         [" INFO    process007 loaded", "    the model", " ERROR   process007 loaded"]
     );
+}
+
+#[test]
+fn a_guest_sees_the_logging_level() {
+    let body = format!(
+        r#"(import "sandmill:entry/host@0.2.0" "logging-level" (func $level (result i32)))
+        {RETURN}
+        (data (i32.const 64) "?")
+        (data (i32.const 72) "\40\00\00\00\01\00\00\00")
+        RUN
+          (i32.store8 (i32.const 64) (i32.add (i32.const 48) (call $level)))
+          (call $return (i32.const 0) (i32.const 72) (i32.const 1)))"#
+    );
+    let mut fixture = GuestFixture::new("run-only", &body);
+    let levels = [LoggingLevel::Warning, LoggingLevel::Info, LoggingLevel::Debug];
+    let seen = levels.map(|level| {
+        fixture.grants.logging_level = level;
+        let returned = run(&mut fixture.instance(), MiniBatchData::Void).1.expect("succeeds");
+        returned.rows.concat()
+    });
+    assert_eq!(seen, ["1", "2", "3"]);
 }
 
 /// Imports of WASI preview 1, and a function that writes bytes at address 64 to a descriptor.

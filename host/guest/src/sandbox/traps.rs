@@ -67,8 +67,8 @@ fn classify(error: &Error, context: &TrapContext<'_>) -> (FailureKind, String) {
         }
         Some(Trap::StackOverflow) => {
             let text = format!(
-                "the entry script's stack overflowed {during}: limits.stack allows {}. Have \
-                 calls nest less deeply, or raise the limit",
+                "the entry script's stack overflowed {during}: limits.stack allows {}. Use \
+                 less recursion, or raise the limit",
                 context.limits.stack
             );
             (FailureKind::Trap, text)
@@ -155,7 +155,7 @@ fn describe_trap(trap: Trap) -> String {
     let cause = match trap {
         Trap::UnreachableCodeReached => " (it aborted itself)",
         // Compilers put the stack at the start of the memory, so an overflow leaves the memory.
-        Trap::MemoryOutOfBounds => " (a pointer gone wrong, or calls nested too deeply)",
+        Trap::MemoryOutOfBounds => " (an invalid pointer, or too much recursion)",
         _ => "",
     };
     format!("{text}{cause}")

@@ -1,5 +1,6 @@
-//! Clocks for guests of deterministic jobs. The clocks begin at the same time in each instance, and advance
-//! whenever the guest reads one. Sleeping takes no real time: the clocks jump to its end.
+//! Clocks for guests of deterministic jobs. The clocks begin at the same time in each instance, and
+//! advance whenever the guest reads one. Sleeping takes no real time: the clocks jump to the end of
+//! the sleep.
 
 use std::future::poll_fn;
 use std::mem::replace;
@@ -13,9 +14,9 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock, ResourceTable, async_trai
 
 /// The initial date, in seconds since 1970: the start of the year 2020.
 pub(super) const INITIAL_SECONDS: u64 = 1_577_836_800;
-/// The nanoseconds by which a clock advances when it is read. Small enough that a guest which measures
-/// durations does not reach its own time limits; large enough that a guest which polls the clock until a
-/// certain time gets there.
+/// The nanoseconds by which a clock advances when it is read. The step is small, so that a guest
+/// that measures durations does not reach its own time limits. The step is large enough that a
+/// guest that polls the clock until a certain time reaches this time.
 const STEP_NANOS: u64 = 1_000;
 
 /// The time of an instance, which both clocks show.

@@ -67,10 +67,10 @@ impl WholeFile {
     }
 }
 
-/// Reads until the end of the file. Returns the number of bytes, or `None` if the file is longer than
-/// `buffer`. To see whether the file is longer, each call also reads into one spare byte, which takes 0.1 us
-/// more. If the file system reports exact lengths, no spare byte is needed: bytes beyond the length were
-/// added after the file was inspected.
+/// Reads until the end of the file. Returns the number of bytes, or `None` if the file is longer
+/// than `buffer`. To see whether the file is longer, each syscall also reads into one spare byte,
+/// which takes 0.1 us more. If the file system reports exact lengths, no spare byte is needed:
+/// bytes beyond the length were added after the file was inspected.
 fn fill(opened: &OpenFile, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     let mut read = 0;
     let length = buffer.len();

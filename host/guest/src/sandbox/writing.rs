@@ -98,9 +98,9 @@ pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, InstanceState>) -> 
     })
 }
 
-/// Refuses symbolic and hard links, like a file system that does not support them. A link would stay in the
-/// log folder after the job, and Sandmill never publishes a link from the output folder. So a link could only
-/// make another process follow it.
+/// Refuses symbolic and hard links, like a file system that does not support them. A link would
+/// stay in the log folder after the job, and Sandmill never publishes a link from the output
+/// folder. So the only use of a link would be to make another process follow it.
 fn refuse_link(paths: &[&str]) -> FileReply<()> {
     let code = paths.iter().find_map(|path| length_error(path));
     Ok((Err(code.unwrap_or(ErrorCode::NotPermitted)),))
@@ -196,7 +196,8 @@ fn open_at(
 }
 
 impl InstanceState {
-    /// Opens a file in a read-only folder, in fewer steps than WASI. `None` if WASI must decide.
+    /// Opens a file in a read-only folder, in fewer steps than WASI. `None` if WASI's own function
+    /// must open the file.
     fn open_plain(&mut self, folder: u32, path: &str) -> Option<Descriptor> {
         let guest = self.noticed.folder_name(folder)?;
         let file = self.host.files.open_plain(guest, path)?;
@@ -213,8 +214,8 @@ impl InstanceState {
         self.count(LimitKind::Files, 1, in_log_folder, work)
     }
 
-    /// Counts `amount` and runs `work`, unless the amount exceeds the limit. If `work` fails, the amount does
-    /// not count.
+    /// Counts `amount` and runs `work`, unless the amount exceeds the limit. If `work` fails,
+    /// subtracts the amount again.
     fn count<T>(
         &mut self,
         counted: LimitKind,

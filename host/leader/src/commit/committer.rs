@@ -1,17 +1,19 @@
 //! The committer: a thread that makes finished mini-batches durable, in groups.
 //!
-//! What the journal refers to is on the disk before the journal refers to it. A mini-batch is in the journal
-//! before the leader learns that it is committed, and before its files get their final names. The steps of a
-//! group follow these two rules. Their order guarantees that no row is lost or duplicated (`group`):
+//! What the journal refers to is on the disk before the journal refers to it. A mini-batch is in
+//! the journal before the leader learns that it is committed, and before its files get their final
+//! names. The steps of a group, in `group`, follow these two rules. The order of the steps
+//! guarantees that no row is lost or duplicated:
 //!
 //! 1. Check everything: rows are where their workers say, and files can be published.
 //! 2. Sync the files that wait to be published.
-//! 3. Copy the rows to the output file: in commit order, or, if the output is ordered, in the order of ids.
-//!    Read them back, compare them with the workers' checksums, and sync them. (If the file's time shows that
-//!    another program has written to it in the meantime, the whole file is read back at the job's end.) Rows
-//!    that must wait for a lower id stay in their part file, which is synced. If there are many rows of
-//!    mini-batches without files, they are copied and read back before the rest of their group arrives: then
-//!    little is left to copy and sync when a job ends.
+//! 3. Copy the rows to the output file: in commit order, or, if the output is ordered, in the order
+//!    of ids. Read them back, compare them with the workers' checksums, and sync them. (If the
+//!    file's modification time changes in between, another program may have written to the file.
+//!    Then the committer reads back the whole file at the job's end.) Rows that must wait for a
+//!    lower id stay in their part file, which is synced. If many rows come from mini-batches
+//!    without files, these rows are copied and read back before the rest of their group arrives.
+//!    Then little is left to copy and sync when a job ends.
 //! 4. Journal the group in one transaction: the ends of the mini-batches, the new length of the output, the
 //!    positions of rows in part files, the files with their destinations, and notes.
 //! 5. Publish the files: move them to their final names. If files are appended to others, copy them to the
@@ -21,18 +23,20 @@
 //!
 //! The journal does not record where rows are in the output: that follows from the order of its entries.
 //!
-//! At a job's end, the committer publishes the files that `init` and `shutdown` left (if the job has
-//! completed), appends the rows that were held back, and journals the end. An output file that is not made of
-//! lines, such as a Parquet file, is made before the end is journaled, under a temporary name, by a separate
-//! process (`typed_output`). In such a job, rows are appended to another file, which stays until the end is
-//! journaled. If the output has one file per worker, rows stay in the part files instead of step 3, and the
-//! folder of these files is made at the end (`parts_output`).
+//! At a job's end, the committer publishes the files that `init` and `shutdown` left (if the job
+//! has completed), appends the rows that still wait for a lower id, and journals the end. If the
+//! output file does not consist of lines (for example Parquet), a separate process (`typed_output`)
+//! makes it under a temporary name before the committer journals the end. In such a job, rows are
+//! appended to another file, which stays until the end is journaled. If the output has one file per
+//! worker, the committer leaves out step 3: the rows stay in the part files, and the folder of
+//! output files is made at the end (`parts_output`).
 //!
-//! After a crash between any two steps, the output holds more than the journal records, or some files do not
-//! have their final names yet. `recover` restores the state that the journal describes. If a mini-batch's
-//! rows are complete neither in the output nor in a part file, the mini-batch is removed from the journal and
-//! runs again. Every replacement of an old file by a new one goes through `replace`. Between the steps are
-//! points at which tests kill the process ([`fail_point`](crate::fail_point)).
+//! After a crash between any two steps, the output holds more than the journal records, or some
+//! files do not have their final names yet. `recover` restores the state that the journal
+//! describes. If neither the output nor a part file holds all rows of a mini-batch, `recover`
+//! removes the mini-batch from the journal, and it runs again. The module `replace` makes every
+//! replacement of an old file by a new one. Between the steps are points at which tests kill the
+//! process ([`fail_point`](crate::fail_point)).
 
 use super::error::CommitError;
 use super::message::{CommitReply, CommitRequest, Success};
@@ -56,8 +60,8 @@ const GROUP_INTERVAL: Duration = Duration::from_millis(100);
 /// files can then be reused earlier, and the part files occupy less memory.
 const FULL_GROUP_BYTES: u64 = 4 << 20;
 
-/// The leader's handle of the committer thread. Dropping it commits what was submitted, without marking the
-/// job as finished, and waits for the thread unless it was abandoned.
+/// The leader's handle of the committer thread. The drop commits what was submitted, but does not
+/// mark the job as finished. It waits for the thread, unless [`abandon`](Self::abandon) was called.
 #[derive(Debug)]
 pub(crate) struct Committer {
     queue: Arc<CommitQueue>,
@@ -80,7 +84,8 @@ impl Committer {
         replies: mpsc::UnboundedSender<CommitReply>,
     ) -> Result<(Self, Restored), CommitError> {
         let (store, restored) = super::recover::recover(target, journal, retry_failed)?;
-        // Small groups are only useful if rows leave the part files, which frees their space.
+        // Small groups are useful only if their rows leave the part files, so that workers can
+        // reuse the space.
         let copies_rows = store.rows.as_ref().is_some_and(RowsOutput::takes_all);
         let queue =
             Arc::new(CommitQueue::new(if copies_rows { FULL_GROUP_BYTES } else { u64::MAX }));
@@ -108,7 +113,7 @@ impl Committer {
         self.queue.request_end(status);
     }
 
-    /// Makes the drop not wait for the committer, because its disk does not respond.
+    /// Keeps the drop from waiting for the committer. Call this if the disk does not respond.
     pub(crate) fn abandon(&mut self) {
         self.thread = None;
     }

@@ -1,6 +1,7 @@
-//! Checks that the output file holds what was appended to it. Before the journal refers to new rows, they are
-//! read back and compared with the workers' checksums. They were written a moment ago, so they are still in
-//! the page cache. If another program has written to the file since, the whole file is read back once more.
+//! Checks that the output file holds what was appended to it. Before the journal refers to new
+//! rows, the committer reads them back and compares them with the workers' checksums. The rows are
+//! still in the page cache, because they were written a moment ago. If another program may have
+//! written to the file since, the committer reads back the whole file.
 
 use super::error::{CommitError, OutputChange};
 use crate::files::{Appender, Checker};
@@ -9,7 +10,7 @@ use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
-/// The end of the output: pieces that were appended, but are not yet in the journal.
+/// The tail of the output: pieces that were appended, but are not yet in the journal.
 #[derive(Debug, Default)]
 pub(super) struct UnconfirmedTail {
     /// In file order. Each piece is a worker's rows, or the header line.
@@ -58,7 +59,8 @@ impl UnconfirmedTail {
     }
 }
 
-/// Fails unless the output's name still leads to this file, and its length is what was written.
+/// Fails unless the output's name still leads to this file, and the file has the length that was
+/// written.
 pub(super) fn check_in_place(appender: &Appender) -> Result<Metadata, CommitError> {
     let metadata = appender.file().metadata().map_err(|e| failed(appender, e))?;
     let named = appender.path().symlink_metadata();

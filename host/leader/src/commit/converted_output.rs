@@ -1,7 +1,7 @@
-//! Makes the output file of a job whose output is not appended to, such as a Parquet file, at the job's end.
-//! The file is made from the appended rows under a temporary name, and renamed when it is complete and
-//! synced. After an interruption, the next start makes it again. The appended rows are removed only when the
-//! journal has the job's end.
+//! At the job's end, makes an output file to which rows cannot be appended, such as a Parquet file.
+//! The file is made, under a temporary name, from rows that were appended to another file. It is
+//! renamed when it is complete and synced. After an interruption, the next start makes it again.
+//! The appended rows are removed only after the journal has recorded the job's end.
 
 use super::disk::sync_folder;
 use super::error::CommitError;
@@ -50,9 +50,9 @@ pub(super) fn clean_up(target: &CommitTarget) {
     }
 }
 
-/// The target for a job that resumes. If the job has completed and only its finished output is left, the
-/// target has no appended rows. Otherwise, this removes an output file that was already made, because the job
-/// makes it again.
+/// The target for a job that resumes. If the job has completed and only its finished output is
+/// left, the target has no file for appended rows. Otherwise, this removes an output file that was
+/// already made, because the job makes the file again.
 pub(super) fn resumed_target(
     target: CommitTarget,
     is_completed: bool,

@@ -327,7 +327,8 @@ impl CrashWorld {
     }
 
     pub(super) fn damage(&mut self) {
-        // Once the job has completed, its part files are hard links of the output, which is not read again.
+        // Once the job has completed, no later run reads the output again, and its part files are
+        // hard links of the output: damage to them would stay.
         let ended = self.journal().finished().unwrap() == Some(JobStatus::Completed);
         if ended && self.target.part_suffix.is_some() {
             return;
@@ -394,8 +395,8 @@ pub(super) fn commit(store: &mut CommitState, mut requests: Vec<CommitRequest>) 
     }
 }
 
-/// Replaces a file by a new one, because the same file would be trusted without a check if it looks
-/// unchanged.
+/// Replaces a file by a new one. If the old file were changed in place and looked unchanged, the
+/// next run would trust it without a check.
 fn replace(path: &Path, bytes: Vec<u8>) {
     let copy = path.with_extension("copy");
     fs::write(&copy, bytes).unwrap();

@@ -205,7 +205,7 @@ pub(super) enum Rejection {
     /// The part file does not hold the rows.
     #[error("{worker} reported rows that its part file does not hold: {fault}")]
     PartDamaged { worker: WorkerId, fault: PartFault },
-    /// A table of lines has columns that differ from the output's header line.
+    /// The output consists of lines, and the table's columns differ from its header line.
     #[error(
         "the mini-batch's table has the columns {is:?}, but the output file begins with {was:?}: \
          return the same columns, in the same order, from every call of run, or do without the \
@@ -217,9 +217,9 @@ pub(super) enum Rejection {
         /// The header line.
         was: String,
     },
-    /// A table with types has columns that differ from the output's columns.
+    /// The output has types, and the table's columns differ from its columns.
     #[error(
-        "the mini-batch's rows have other columns than the first ones of the job: {0}. \
+        "the mini-batch's rows have other columns than the first rows of the job: {0}. \
          Return the same columns, with the same types and in the same order, from every call of run"
     )]
     OtherColumns(ColumnDifference),
@@ -287,9 +287,9 @@ pub(super) enum PartFault {
 pub(super) struct ColumnDifference {
     /// The number of the column, from 1.
     pub(super) column: usize,
-    /// The table's column, if it has that many.
+    /// The table's column. `None` if the table has fewer columns.
     pub(super) is: Option<String>,
-    /// The output's column, if it has that many.
+    /// The output's column. `None` if the output has fewer columns.
     pub(super) was: Option<String>,
 }
 

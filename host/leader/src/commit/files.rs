@@ -143,12 +143,13 @@ pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
     }
 }
 
-/// The maximum number of names that the files of one group may take. An attempt with more names goes into
-/// another group.
+/// The maximum number of names that the files of one group may take. An attempt that would exceed
+/// it goes into another group, or is alone in its group.
 const MAX_GROUP_NAMES: usize = 500_000;
 
-/// The names that the files of a group will take. Only hashes of them are kept, which bounds the memory. If
-/// two names have the same hash, an attempt only moves to another group.
+/// The names that the files of a group will take. Only hashes of them are kept, which bounds the
+/// memory. If two names have the same hash, an attempt moves to another group without need, but
+/// nothing fails.
 #[derive(Debug, Default)]
 pub(super) struct GroupNames {
     seed: RandomState,

@@ -10,11 +10,12 @@ use std::fs;
 /// About how many fail points an undisturbed run passes.
 const FAIL_POINTS: u8 = 200;
 
-/// Runs a job with crashes and damage. The first byte of `data` selects the kind of job, and the second the
-/// kind of end. The other bytes are crashes, and damage to part files and output in between. Usually the job
-/// then completes, and its output must be the same as after one uninterrupted run. With another kind of end,
-/// the journal itself is damaged. Then the job may be refused or resumed, and the test only checks that the
-/// process does not panic or hang.
+/// Runs a job with crashes and damage. The first byte of `data` selects the kind of job. The second
+/// byte selects whether the journal is damaged at the end. The other bytes select crashes, and
+/// damage to part files and the output between the crashes. If the journal is intact, the job then
+/// completes, and its output must be the same as after one uninterrupted run. If the journal is
+/// damaged, the job may be refused or resumed, and the test only checks that the process does not
+/// panic or hang.
 pub fn recovery(data: &[u8]) {
     let [kind, end, steps @ ..] = data else { return };
     let on_conflict = OnConflict::ALL[usize::from((kind >> 1) % 3)];

@@ -30,7 +30,8 @@ pub(super) struct CommitOutcome {
     /// For each worker, the last attempt whose rows are in the output.
     pub(super) reclaimable: Vec<ReclaimableAttempt>,
     pub(super) rejected: Vec<(Success, Failure)>,
-    /// Requests to commit next, because the files of the first one clash with names of this group.
+    /// Requests for the next group, because the files of the first one clash with names of this
+    /// group.
     pub(super) postponed: Vec<CommitRequest>,
 }
 
@@ -125,8 +126,8 @@ impl CommitState {
         Ok(done)
     }
 
-    /// The order of these steps guarantees that no row is lost or duplicated. The docs of `committer` explain
-    /// it.
+    /// Writes the group. The order of these steps guarantees that no row is lost or duplicated: see
+    /// the docs of `committer`.
     fn write(&mut self, group: CommitGroup) -> Result<(), CommitError> {
         if !group.staged.is_empty() || !group.done.is_empty() {
             self.target.worker_folders.sync_files()?;
@@ -163,8 +164,8 @@ impl CommitState {
     }
 
     /// Checks that the output is unchanged since it was written. Compares only the length and the
-    /// modification time. Reads the output only if these show that another program has written to it. If it
-    /// has changed, the next start notices that too, by the modification time.
+    /// modification time. Reads the output only if these show that another program has written to
+    /// it. If the output has changed, the next start notices this too, by the modification time.
     fn check_output(&mut self) -> Result<(), CommitError> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         if rows.is_untouched()? {
@@ -204,9 +205,9 @@ impl CommitState {
         Ok(true)
     }
 
-    /// Syncs the rows of `entries`. Appends them to the output, which already has the rows of the first
-    /// `copied` entries. Rows that cannot be appended yet are synced in the part files instead. `is_new`:
-    /// whether the journal does not know the output file yet.
+    /// Appends the rows of `changes.entries` to the output, and syncs them. The output already has
+    /// the rows of the first `copied` entries. Rows that cannot be appended yet are synced in the
+    /// part files instead. `is_new`: whether the journal does not know the output file yet.
     fn write_rows(
         &mut self,
         changes: &mut JournalChanges,

@@ -1,6 +1,6 @@
-//! Commits what workers finished, on a separate thread, and restores the results of a job that resumes. The
-//! order of the steps guarantees that no row and no file is lost or duplicated: see `committer`. Of this
-//! crate, this folder imports only `journal`.
+//! Commits what workers finished, on a separate thread, and restores the results of a job that
+//! resumes. The order of the steps guarantees that no row and no file is lost or duplicated: see
+//! `committer`. From the rest of this crate, this folder imports only `journal`.
 //!
 //! | File | Content |
 //! |---|---|

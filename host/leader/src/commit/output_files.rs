@@ -14,7 +14,7 @@ pub(super) struct FileInProgress<'a> {
     pub(super) temporary: &'a Path,
     /// The output file's final path, for error messages.
     pub(super) final_path: &'a Path,
-    /// The file in which the rows remain if this fails.
+    /// The file in which the rows remain if the output file cannot be made.
     pub(super) kept: &'a Path,
     /// The number of rows that the output file must have.
     pub(super) rows: u64,
@@ -30,7 +30,7 @@ pub(super) fn make_output_file(
     let failed = |action, error| CommitError::disk(action, temporary, error);
     let target = OpenOptions::new().read(true).write(true).create_new(true).open(temporary);
     let target = target.map_err(|e| failed("make", e))?;
-    // A read-only file, with the position at its beginning.
+    // `make` gets a read-only file, with the position at its beginning.
     let source = open_part(appended).map_err(|e| CommitError::disk("open", appended, e.into()))?;
     if let Err(why) = (conversion.make)(&source, &target, rows, on_progress) {
         // If the incomplete file stays, the next start removes it.

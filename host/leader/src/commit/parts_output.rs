@@ -1,11 +1,11 @@
-//! An output with one file per worker. While the job runs, rows stay in the files to which the workers wrote
-//! them. At the job's end, when all workers are gone and cannot change anything, a folder is made under a
-//! temporary name. For each part file with committed rows, the folder gets a hard link, or a copy of the
-//! committed rows if the part file also holds something else. For a format with types, the final file is then
-//! made from the link or copy. If the job has completed, each file is read back and compared with the
-//! checksums of its rows. Then the folder is renamed to its final name. If this is interrupted, the next
-//! start makes the folder again: the part files hold all rows until the journal has the end of a completed
-//! job.
+//! An output with one file per worker. While the job runs, rows stay in the files to which the
+//! workers wrote them. At the job's end, when all workers are gone and cannot change anything, a
+//! folder is made under a temporary name. For each part file with committed rows, the folder gets a
+//! hard link, or a copy of the committed rows if the part file also holds something else. For a
+//! format with types, the final file is then made from the link or copy. If the job has completed,
+//! each file is read back and compared with the checksums of its rows. Then the folder is renamed
+//! to its final name. After an interruption, the next start makes the folder again: the part files
+//! hold all rows until the journal records that the job has completed.
 
 use super::confirm::UnconfirmedTail;
 use super::disk::{begins_with, sync_folder};
@@ -50,8 +50,8 @@ pub(super) fn make(
     let Some((folder, suffix)) = folder(&store.target) else { return Ok(()) };
     let is_completed = status == JobStatus::Completed;
     if !is_completed && store.target.conversion.is_some() {
-        // Output of lines is useful even if the job may still resume. A file with types gets its name only
-        // when it is complete.
+        // Make no file with types before the job has completed: such a file gets its name only when
+        // it is complete. An output of lines is useful even if the job may still resume.
         return Ok(());
     }
     let temporary = store.target.output.join(format!("{NEW_PREFIX}parts"));
@@ -219,8 +219,8 @@ fn is_whole(part: &File, header: &[u8], segments: &[Segment]) -> bool {
     segments.iter().all(&mut follows) && begins_with(part, header)
 }
 
-/// Hard-links a part file to `path`, if it is an ordinary file without special permissions. A compromised
-/// worker may have changed it. Returns false if there is no link.
+/// Hard-links a part file to `path`. Returns false if there is no link. Links only ordinary files
+/// without special permissions, because a compromised worker may have replaced the part file.
 fn try_link(part: &Path, path: &Path) -> bool {
     let is_plain = |found: fs::Metadata| {
         let special = found.permissions().mode() & 0o7111;
@@ -230,8 +230,9 @@ fn try_link(part: &Path, path: &Path) -> bool {
     part.symlink_metadata().is_ok_and(is_plain) && fs::hard_link(part, path).is_ok()
 }
 
-/// The target for a job that resumes. If the job has completed and its folder is made, there is nothing left
-/// to maintain. Otherwise, a folder that was already made is removed: the part files hold the rows.
+/// The target for a job that resumes. If the job has completed and its folder is made, the target
+/// has no rows to maintain. Otherwise, this removes a folder that was already made: the part files
+/// hold the rows.
 pub(super) fn resumed_target(
     target: CommitTarget,
     is_completed: bool,

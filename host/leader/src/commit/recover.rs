@@ -62,8 +62,8 @@ pub(super) fn recover(
     let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
     let target = converted_output::resumed_target(target, ended == Some(JobStatus::Completed))?;
-    // If the output file is made, the appended rows are gone. The job stays completed, and no mini-batch runs
-    // again.
+    // If the output file was already made, the appended rows are gone. The job stays completed, and
+    // no mini-batch runs again.
     let is_made = has_output && target.output_file.is_none();
     let items = read_items(&journal, target.ordered)?;
     let mut files = FilesState::new(done_workers(&journal)?);
@@ -78,7 +78,7 @@ pub(super) fn recover(
     let highest = target.worker_folders.highest_worker();
     let highest = highest.into_iter().chain(files::workers(&journal)?).max();
     restored.next_worker = restored.next_worker.max(highest.map_or(0, |w| w.0.saturating_add(1)));
-    restored.closed = is_closed(&journal, &files)?;
+    restored.shutdown_requested = is_closed(&journal, &files)?;
     target.worker_folders.clean_up(&files.done);
     if !is_made {
         reopen(&mut journal)?;

@@ -21,8 +21,8 @@ pub(super) const NEW_PREFIX: &str = ".sandmill-new-";
 /// Files that will be replaced or removed.
 #[derive(Debug, Default)]
 pub(super) struct Replacement {
-    /// For each file: the name of the new file, and the old path. Instead of a name, `None` removes the old
-    /// file. Both are relative to the output folder.
+    /// For each file: the new file's name and the old file's path, both relative to the output
+    /// folder. `None` as the name means that the old file is removed.
     pairs: Vec<ReplacedFile>,
 }
 

@@ -106,7 +106,8 @@ fn ordered_rows_wait_for_lower_ids() {
     bench.committer().flush();
     bench.reply();
     assert_eq!(bench.output("rows.txt"), "0\n1\n");
-    // A job that ends with a gap shows the rows that it has. They are removed again when it resumes.
+    // If the job ends with a gap, the output also has the rows after the gap. When the job resumes,
+    // these rows are removed again.
     bench.committer().end_job(JobStatus::Failed);
     while bench.replies.blocking_recv().is_some() {}
     assert_eq!(bench.output("rows.txt"), "0\n1\n3\n5\n");
@@ -119,7 +120,8 @@ fn ordered_rows_wait_for_lower_ids() {
     bench.submit(&success);
     bench.end_job();
     assert_eq!(bench.output("rows.txt"), "0\n1\n3\n4\n5\n");
-    // When a failed mini-batch runs again, the rows after it are removed from the output until it has rows.
+    // When a failed mini-batch runs again, the rows after it are removed from the output until the
+    // mini-batch succeeds.
     let target = ordered(&bench);
     assert_eq!(bench.restart_as(target, true).unwrap().ended(), 5);
     assert_eq!(bench.output("rows.txt"), "0\n1\n");

@@ -64,7 +64,7 @@ impl RowsOutput {
         Ok(check_in_place(&self.appender)?.modified().ok() == self.written_at)
     }
 
-    /// Records the file's current time as the time of our last write.
+    /// Records the file's current modification time as the time of our last write.
     pub(super) fn note_time(&mut self) {
         self.written_at = self.appender.file().metadata().and_then(|found| found.modified()).ok();
     }
@@ -120,7 +120,8 @@ impl RowsOutput {
         self.appended.confirm(&self.appender)
     }
 
-    /// Appends the rows that are held back, because the lower ids that they wait for will not end.
+    /// Appends the rows that are held back, because the mini-batches that they wait for will not
+    /// end.
     pub(super) fn append_held(&mut self, parts: &mut Parts) -> Result<(), CommitError> {
         let Some(held) = &mut self.held else { return Ok(()) };
         let held: Vec<_> = std::mem::take(&mut held.waiting).into_values().flatten().collect();

@@ -306,7 +306,7 @@ fn an_invalid_part_file_fails_only_its_attempt() {
         let id = MiniBatchId(worker.into());
         bench.submit(&Success { worker: WorkerId(worker), id, ..good.clone() });
     }
-    // The committer first sees the file with all its rows. Then it is cut.
+    // The committer first sees the file with all its rows. Then the test cuts the file.
     let first = bench.success(6, 6, "one\n");
     let second = bench.success(6, 7, "two\n");
     bench.submit(&first);

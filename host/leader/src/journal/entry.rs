@@ -44,7 +44,7 @@ pub enum MiniBatchEnd {
     Succeeded {
         /// The attempt's rows, in the part file of [`JournalEntry::worker`].
         segment: Segment,
-        /// Whether there are fewer rows than the items that `run` received (rule W4 in
+        /// Whether `run` returned fewer rows than it received items (rule W4 in
         /// docs/parallel-run-step.md).
         is_short: bool,
         /// Whether the attempt left files to publish.

@@ -1,5 +1,6 @@
-//! The journal records what is committed, in SQLite (WAL). It guarantees that no row is lost or duplicated.
-//! If a commit fails, the job stops; if a report fails, the job continues. Imports `model` only.
+//! The journal records what is committed, in SQLite (WAL). It guarantees that no row is lost or
+//! duplicated. If a commit to the journal fails, the job stops. If a report to the user fails, the
+//! job continues. This module imports only `model`.
 //!
 //! [`Journal`] is the interface, `schema` defines the tables, and `entry` defines the meaning of their rows.
 

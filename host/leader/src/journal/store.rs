@@ -344,7 +344,7 @@ fn delete_removed(transaction: &Transaction<'_>, changes: &JournalChanges) -> ru
     if changes.removed.is_empty() {
         return Ok(());
     }
-    // With a separate table, the deletion is one pass over the files, which have no index.
+    // The table `file` has no index. With this temporary table, SQLite reads `file` only once.
     transaction.execute_batch(
         "CREATE TEMP TABLE IF NOT EXISTS gone (id INTEGER PRIMARY KEY); DELETE FROM gone",
     )?;

@@ -1,5 +1,5 @@
-//! Files that could not be read when a job was planned. Their places in the plan are kept, because the user
-//! may repair the files.
+//! Files that could not be read when a job was planned. The journal keeps the numbers of their
+//! mini-batches, because the user may repair the files.
 
 use super::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, MiniBatchWork};

@@ -108,8 +108,9 @@ impl<N: OrderTarget> LocalJob<N> {
         self.follow(outputs, now, out);
     }
 
-    /// Carries out the outputs. Handles the node's answer to each output before the next output. Returns
-    /// whether the state machine has learned more from the answers than the state of the node's workers.
+    /// Carries out the outputs. Handles the node's answer to each output before the next output.
+    /// Returns whether the state machine has learned anything from the answers besides the state of
+    /// the node's workers.
     fn follow(
         &mut self,
         outputs: Vec<JobOutput>,

@@ -136,7 +136,7 @@ impl LocalMachine {
     /// Whether the leader may pause: no worker runs out of work meanwhile, and probably no worker waits for
     /// the leader's decision.
     pub(super) fn may_pause(&self) -> bool {
-        self.job().is_smooth() && self.joined.node.machine.is_supplied()
+        self.job().awaits_no_decision() && self.joined.node.machine.is_supplied()
     }
 
     /// The workers whose guest is inside a call that has a time-out, and for how long.

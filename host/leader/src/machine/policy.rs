@@ -50,8 +50,8 @@ impl RetryPolicy {
     /// I2: once a job is older than this, it tolerates fewer failures of `init`.
     pub const INIT_FAILURE_AGE: Duration = Duration::from_secs(120);
 
-    /// I2: the number of consecutive failures of `init` for each node that a job tolerates once it is older
-    /// than [`RetryPolicy::INIT_FAILURE_AGE`].
+    /// I2: how many consecutive failures of `init` per node a job tolerates once it is older than
+    /// [`RetryPolicy::INIT_FAILURE_AGE`].
     pub fn init_failures_when_old(&self) -> u32 {
         self.workers.saturating_mul(2)
     }
@@ -63,8 +63,8 @@ impl RetryPolicy {
     /// the disk is slower than the workers, or does not respond.
     pub const UNWRITTEN: usize = 4096;
 
-    /// After this many retries in a row, the next attempt is a first attempt. So mini-batches that keep
-    /// failing do not stop the other mini-batches.
+    /// After this many retries in a row, the next attempt is a first attempt. So mini-batches that
+    /// keep failing do not hold up the other mini-batches.
     pub const MAX_RETRIES_IN_A_ROW: u32 = 2;
 
     /// A mini-batch has failed once this many nodes were lost while running it, because the mini-batch may be

@@ -52,8 +52,8 @@ macro_rules! job_keys {
                 unless_given: "required",
                 expected: "a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)",
                 example: "script.wasm",
-                description: "The entry script: a WebAssembly component, a core module made for it, a folder of a guest crate or of C sources, which is then built first, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts). Relative to source_directory if that is given.",
-                docs: "A component (`.wasm`), a core module (`.wasm`), a folder of a guest crate or of [C sources](entry-scripts.md#c-and-c), which is then built first, or a script in [Python](entry-scripts.md#python) (`.py`), JavaScript (`.js`, `.mjs`) or TypeScript (`.ts`). Relative to `source_directory` if that is given.",
+                description: "The entry script: a WebAssembly component, a core module made for it, a folder of a guest crate or of C sources (which Sandmill builds first), or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts). Relative to source_directory if that is given.",
+                docs: "A component (`.wasm`), a core module (`.wasm`), a folder of a guest crate or of [C sources](entry-scripts.md#c-and-c) (which Sandmill builds first), or a script in [Python](entry-scripts.md#python) (`.py`), JavaScript (`.js`, `.mjs`) or TypeScript (`.ts`). Relative to `source_directory` if that is given.",
                 prs: PrsNames::Key("`entry_script`", "`task.entry_script`"),
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
@@ -63,7 +63,7 @@ macro_rules! job_keys {
                 values: "`sha256:` and 64 hexadecimal digits, or the digits alone",
                 expected: "sha256: and 64 hexadecimal digits",
                 example: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-                description: "The SHA-256 that the component must have. The job does not start with another one.",
+                description: "The SHA-256 that the component must have. With another digest, the job does not start.",
                 docs: "The SHA-256 that the file in `entry_script` must have (a component or a core module). For a guest crate, the SHA-256 of the component that is built from it. `sandmill check` prints it. Checked before the file is compiled.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("the entry script itself is compared"),
@@ -192,10 +192,10 @@ macro_rules! job_keys {
                 expected: "a whole number of files of at least 1 (e.g. 10); for tables a size (e.g. 1 MB) or rows (e.g. 1000 rows)",
                 example: "20",
                 description: "How much one call of run gets: this many files, about this many bytes of a table, or exactly this many rows. 10 files or 1 MB unless given.",
-                docs: "How much one call of `run` gets: this many files; about this many bytes of a file of rows; or, as in `10000 rows`, exactly this many rows (fewer at the end of a file). Rows that would take more than 1 GB fail with the rest of the file, and the message says how many would fit. A size may not be above `limits.memory`. If a mini-batch is larger than that, for example one of `10000 rows`, a note says so when it is planned.",
+                docs: "How much one call of `run` gets: this many files; about this many bytes of a file of rows; or, as in `10000 rows`, exactly this many rows (fewer at the end of a file). If that many rows would take more than 1 GB, they and the rest of the file fail. The message says how many rows would fit. A size may not be above `limits.memory`. If a mini-batch is larger than that, for example one of `10000 rows`, a note says so when it is planned.",
                 prs: PrsNames::Setting("`mini_batch_size`", "`mini_batch_size`, but not as a number of rows"),
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed partition_keys => {
                 kind: KeyKind::Texts,
@@ -205,7 +205,7 @@ macro_rules! job_keys {
                 docs: "By which [keys](#partition-keys) mini-batches are made, instead of by size. Not together with `mini_batch_size`.",
                 prs: PrsNames::Setting("`partition_keys`", "`partition_keys`, a list or its JSON text"),
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed process_count_per_node => {
                 kind: KeyKind::Integer { min: 1, max: MAX_PROCESSES },
@@ -215,7 +215,7 @@ macro_rules! job_keys {
                 description: "The number of workers. Each worker is a process. By default 1 where there are GPUs, else the number of processor cores.",
                 docs: "The number of workers. Each worker is a process. For one worker per GPU, set it to the number of GPUs.",
                 prs: PrsNames::Setting("`process_count_per_node`", "`max_concurrency_per_instance`"),
-                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only which worker computes, how often, and for how long"), // C25
                 ceiling: most { "a whole number from 1 to 1000", "4", "The most workers of one job." },
             }
             composed gpus => {
@@ -226,7 +226,7 @@ macro_rules! job_keys {
                 description: "The number of GPUs that workers get: one each, the lowest free one first. By default the number in the variable AZ_BATCHAI_GPU_COUNT_FOUND of Sandmill's own environment, else what NVIDIA's driver reports.",
                 docs: "The number of GPUs that workers get, one each (also `sandmill run --gpus N`). A worker gets the lowest free GPU, in `CUDA_VISIBLE_DEVICES`. Further workers get neither a GPU nor the variable. No other job on the machine uses these GPUs meanwhile. If fewer GPUs are free, the job says so and continues with the free ones.",
                 prs: PrsNames::Unknown,
-                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only which worker computes, how often, and for how long"), // C25
                 ceiling: most { "a whole number from 0 to 1000", "0", "The most GPUs of one job." },
             }
             composed node_count => {
@@ -249,7 +249,7 @@ macro_rules! job_keys {
                 description: "`append_row`: all rows go to one file. `summary_only`: rows are counted and dropped; the entry script writes its results to files.",
                 prs: PrsNames::Setting("`output_action`", "`append_row` if `task.append_row_to` is set, else `summary_only`"),
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed append_row_file_name => {
                 kind: KeyKind::Text,
@@ -273,7 +273,7 @@ macro_rules! job_keys {
                 docs: "How rows are written to the output file. A single word is the `type`: `output_format: csv`.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed append_row_dataframe_header => {
                 kind: KeyKind::Bool,
@@ -283,7 +283,7 @@ macro_rules! job_keys {
                 docs: "ParallelRunStep's name for `output_format.header`. Both may be given if they say the same.",
                 prs: PrsNames::Option,
                 rows: DecidesRows::Not("it is another name of `output_format.header`, which decides rows"),
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed output_layout => {
                 kind: KeyKind::Choice(|| OutputLayout::ALL.map(OutputLayout::name).to_vec()),
@@ -294,18 +294,18 @@ macro_rules! job_keys {
                 docs: "`file`: all rows are in one file. `parts`: in a [folder of files](#parts), one for each worker.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             job sample: Sample => {
                 kind: KeyKind::Percent,
                 default: "100",
                 expected: "a number above 0 and up to 100, in percent (e.g. 1)",
                 example: "1",
-                description: "Which share of the mini-batches is run, in percent, for a first try. Mini-batches are chosen by their place in the input, so that each run chooses the same ones. The first is always chosen.",
-                docs: "Which share of the mini-batches is run, in percent: for a first try. Mini-batches are chosen by their place in the input, so that each run chooses the same ones. The first is always chosen. `run --sample 1%` sets it.",
+                description: "Which share of the mini-batches is run, in percent, for a first try. Mini-batches are chosen by their position in the input, so that each run chooses the same ones. The first is always chosen.",
+                docs: "Which share of the mini-batches is run, in percent: for a first try. Mini-batches are chosen by their position in the input, so that each run chooses the same ones. The first is always chosen. `run --sample 1%` sets it.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::DecideUnlessDefault,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             job ordered: bool => {
                 kind: KeyKind::Bool,
@@ -316,7 +316,7 @@ macro_rules! job_keys {
                 docs: "Whether rows are in the order of the input. Otherwise they are in the order in which mini-batches end.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed join => {
                 kind: KeyKind::ScalarsOrOne,
@@ -324,10 +324,10 @@ macro_rules! job_keys {
                 expected: "input, or a list of columns of the input (e.g. [id])",
                 example: "input",
                 description: "Puts columns of the input before the columns that run returns: all (input), or the named ones. For files, this is one column file with the path. run must return one row, or one outcome, for each item.",
-                docs: "Puts columns of the input before the columns that `run` returns: all (`input`), or the named ones. For files, this is one column `file` with the path that the entry script sees. Rows of text become a column `value`. `run` must return one row for each item, in the order of the mini-batch, or one outcome for each item. Items with a failed outcome have no row.",
+                docs: "Puts columns of the input before the columns that `run` returns: all (`input`), or the named ones. For files, this is one column `file` with the path that the entry script sees. Rows of text become a column `value`. `run` must return one row for each item, in the order of the mini-batch, or `outcomes`: for each item its row, or why it failed. Items with a failed outcome have no row.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             job output_files: OnConflict => {
                 kind: KeyKind::Choice(|| OnConflict::ALL.map(OnConflict::name).to_vec()),
@@ -338,7 +338,7 @@ macro_rules! job_keys {
                 docs: "What happens when two mini-batches write files of the same name to the output folder. `error`: the later attempt fails. `append`: its file is added to the end of the existing file. `overwrite`: its file replaces the existing file.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             job allow_reuse: bool => {
                 kind: KeyKind::Bool,
@@ -349,7 +349,7 @@ macro_rules! job_keys {
                 docs: "Whether the result of an earlier run in the same job directory is reused at once if nothing has changed.",
                 prs: PrsNames::Key("`allow_reuse` of the step", "`is_deterministic`"),
                 rows: DecidesRows::Not("it only says whether an earlier result is reused"),
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             job error_threshold: ErrorThreshold => {
                 kind: KeyKind::Integer { min: -1, max: i64::MAX },
@@ -359,7 +359,7 @@ macro_rules! job_keys {
                 description: "How many failed items the job tolerates over the whole input. -1: any number.",
                 docs: "How many failed items the job tolerates over its whole input. `-1`: any number.",
                 prs: PrsNames::Setting("`error_threshold`, no default (here `0`)", "`error_threshold`, `-1`"),
-                rows: DecidesRows::Not("it only says when a job ends, and the journal knows which rows exist by then"), // C25
+                rows: DecidesRows::Not("it only says when a job ends, and the journal has all rows that exist by then"), // C25
                 ceiling: no "it only says when a job ends early, and the time-outs hold anyway",
             }
             job allowed_failed_count: ErrorThreshold => {
@@ -370,7 +370,7 @@ macro_rules! job_keys {
                 description: "How many failed mini-batches the job tolerates over the whole input. -1: any number.",
                 docs: "How many failed mini-batches the job tolerates over its whole input. `-1`: any number.",
                 prs: PrsNames::Setting("`allowed_failed_count`", "`mini_batch_error_threshold`"),
-                rows: DecidesRows::Not("it only says when a job ends, and the journal knows which rows exist by then"), // C25
+                rows: DecidesRows::Not("it only says when a job ends, and the journal has all rows that exist by then"), // C25
                 ceiling: no "it only says when a job ends early, and the time-outs hold anyway",
             }
             job allowed_failed_percent: AllowedPercent => {
@@ -381,7 +381,7 @@ macro_rules! job_keys {
                 description: "Which share of failed mini-batches the job tolerates, in percent. Checked once all mini-batches are known. 100: any.",
                 docs: "Which share of failed mini-batches the job tolerates, in percent. Checked once all mini-batches are known, and at the end. `100`: any.",
                 prs: PrsNames::Setting("`allowed_failed_percent`", "`--allowed_failed_percent`"),
-                rows: DecidesRows::Not("it only says when a job ends, and the journal knows which rows exist by then"), // C25
+                rows: DecidesRows::Not("it only says when a job ends, and the journal has all rows that exist by then"), // C25
                 ceiling: no "it only says when a job ends early, and the time-outs hold anyway",
             }
             worker strict_cardinality: bool => {
@@ -392,7 +392,7 @@ macro_rules! job_keys {
                 description: "Whether an attempt fails if it returns fewer or more rows than it got items.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             job run_max_try: u32 => {
                 kind: KeyKind::Integer { min: 1, max: COUNT },
@@ -401,7 +401,7 @@ macro_rules! job_keys {
                 example: "3",
                 description: "Attempts at each mini-batch.",
                 prs: PrsNames::Setting("`run_max_try`", "`retry_settings.max_retries`, which is `run_max_try` - 1"),
-                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only which worker computes, how often, and for how long"), // C25
                 ceiling: most { "a whole number of at least 1", "3", "The most attempts at one mini-batch." },
             }
             job run_invocation_timeout: Duration => {
@@ -412,7 +412,7 @@ macro_rules! job_keys {
                 description: "The longest that one call of run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that one call of `run` may take; `0.5` is allowed.",
                 prs: PrsNames::Setting("`run_invocation_timeout`", "`retry_settings.timeout`"),
-                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only which worker computes, how often, and for how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a call of run." },
             }
             job task_overhead_timeout: Duration => {
@@ -423,7 +423,7 @@ macro_rules! job_keys {
                 description: "The longest that loading a mini-batch and handing it to run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that loading a mini-batch and handing it to `run` may take.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only which worker computes, how often, and for how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for loading a mini-batch." },
             }
             composed progress_update_timeout => {
@@ -434,7 +434,7 @@ macro_rules! job_keys {
                 description: "The longest time in which no mini-batch ends, in seconds. Then the job fails. By default run_max_try times (task_overhead_timeout + run_invocation_timeout) + 60 seconds, and at least 600.",
                 docs: "The longest time without progress. Then the job fails.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only which worker computes, how often, and for how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a job without progress." },
             }
             job first_task_creation_timeout: Duration => {
@@ -445,7 +445,7 @@ macro_rules! job_keys {
                 description: "The longest time until the first mini-batch exists, in seconds. Then the job fails.",
                 docs: "The longest time until the first mini-batch exists. Then the job fails.",
                 prs: PrsNames::Option,
-                rows: DecidesRows::Not("it changes only who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("it changes only which worker computes, how often, and for how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for the first mini-batch." },
             }
             worker logging_level: LoggingLevel => {
@@ -485,7 +485,7 @@ macro_rules! job_keys {
                 expected: "a path to a folder",
                 example: "jobs/nightly",
                 description: "The folder of the job that this one is a part of.",
-                docs: "The folder of the job that this one is a part of. Copies go to `logs/<job name>` in it, which belongs to this job alone: a job that finds another job's copies there is refused. A job that an earlier version of Sandmill began, whose copies have no mark, leaves them unchanged and continues in `logs/<job name>.<8 letters>` beside them, with a notice. If you remove a job's directory, the next run counts as another job: move the old copies out of `parent` before you run it.",
+                docs: "The folder of the job that this one is a part of. Copies go to the folder `logs/<job name>` in `parent`, which belongs to this job alone: a job that finds another job's copies there is refused. Copies that an earlier version of Sandmill made do not say which job they belong to. If a job of such a version is resumed, the old copies stay, and new copies go to `logs/<job name>.<8 letters>`. A notice says so. If you remove a job's directory, the next run counts as another job: move the old copies out of `parent` before you run it.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("it only says where finished files are copied"),
                 ceiling: no "`roots` and `datastores` say what it may name",
@@ -538,7 +538,7 @@ macro_rules! job_keys {
                 description: "The wall that the operating system builds around workers. required: if a layer is missing, the job does not start. best-effort: the job uses the layers that the machine has.",
                 docs: "The wall that the operating system builds around workers. `required`: if a layer is missing, the job does not start. `best-effort`: the job uses the layers that the machine has.",
                 prs: PrsNames::Unknown,
-                rows: DecidesRows::Not("what goes beyond a wall fails, and gives no rows"), // C25
+                rows: DecidesRows::Not("an operation that a wall forbids fails, and gives no rows"), // C25
                 ceiling: no "the policy sets a minimum, not a maximum",
             }
             worker deterministic: bool => {
@@ -549,7 +549,7 @@ macro_rules! job_keys {
                 description: "Whether each attempt gets a fresh instance, and clocks and random numbers that depend only on its mini-batch, so that the same mini-batch gives the same bytes.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::DecideUnlessDefault,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed schema_inference => {
                 kind: KeyKind::Choice(|| vec!["first", "full"]),
@@ -557,10 +557,10 @@ macro_rules! job_keys {
                 expected: "first or full",
                 example: "full",
                 description: "Whether columns of tables are inferred from the first part of the input or from all of it.",
-                docs: "Whether the columns of text formats get their types from the first part of the input (a megabyte of rows, in at most 100 files) or from all of it, and whether the columns of [Parquet and Arrow](#parquet-and-arrow) are those of the first file or of all. For tables only.",
+                docs: "With `first`, text formats get their types from the first part of the input (a megabyte of rows, in at most 100 files), and [Parquet and Arrow](#parquet-and-arrow) have the columns of the first file. With `full`, types and columns come from the whole input. For tables only.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
-                ceiling: no "it only says how inputs are read or rows are written, and the limits hold anyway",
+                ceiling: no "it only says how inputs are read or rows are written; the limits apply in any case",
             }
             composed rank_mini_batch_count => {
                 kind: KeyKind::Integer { min: i64::MIN, max: COUNT },

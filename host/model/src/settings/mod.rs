@@ -5,14 +5,14 @@
 //!   the defaults;
 //! - `keys`, in `sandmill-spec`: makes the list of keys, for errors, suggestions, the JSON schema, the
 //!   operator's policy and the docs;
-//! - `given`, in `sandmill-spec`: makes the values of a job file and the code that reads them, and knows which
-//!   settings affect rows, and which a policy may cap.
+//! - `given`, in `sandmill-spec`: makes the struct of a job file's values and the code that reads
+//!   them. It also lists the settings that affect rows, and those that a policy may cap.
 //!
 //! A row looks like this:
 //!
 //! ```text
 //! job run_max_try: u32 => {
-//!     kind: KeyKind::Integer { min: 1, max: COUNT },    what its value is made of
+//!     kind: KeyKind::Integer { min: 1, max: COUNT },    the kind of the value
 //!     values: "..",        the allowed values, if the docs need other words than those of the kind
 //!     default: "3",        in YAML; left out if there is none
 //!     unless_given: "..",  the text for the default in the docs
@@ -24,7 +24,7 @@
 //!     rows: DecidesRows::Not(".."),      whether it decides rows, or why not
 //!     ceiling: most { .., .., .. },      the key of the operator's policy that caps it: what is expected, an
 //!                                        example, a description; `most same` if they are those of
-//!                                        this row; or `no ".."`, why it needs none
+//!                                        this row; or `no ".."`, why the setting needs none
 //!     enforced: "..", by "..",           for a limit: the file that enforces it, and a test
 //! }
 //! ```

@@ -17,7 +17,8 @@ pub trait Setting: Sized {
         None
     }
 
-    /// A message for an invalid text. `None` if it could only say which values are expected.
+    /// A message about an invalid text. `None` means the usual message, which names the expected
+    /// values.
     fn complaint(_text: &str) -> Option<String> {
         None
     }

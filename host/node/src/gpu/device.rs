@@ -42,7 +42,7 @@ pub(super) struct ReportedGpu {
 /// How busy a GPU is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuUse {
-    /// Percent of the driver's last sample period in which the GPU was busy.
+    /// How much of the driver's last sample period the GPU was busy, in percent.
     pub percent: Option<u32>,
     /// Bytes of memory in use.
     pub used: Option<u64>,

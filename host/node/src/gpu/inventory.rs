@@ -32,8 +32,9 @@ impl Inventory {
         Self::from_driver(&Nvidia::open())
     }
 
-    /// The GPUs that this driver reports, without those whose device files are missing here or that the
-    /// environment of this process hides. `nvidia` may also hold why there is no driver.
+    /// The GPUs that this driver reports, without those whose device files are missing here or that
+    /// the environment of this process hides. `nvidia` is the opened driver, or the reason why it
+    /// cannot be used.
     pub fn from_driver(nvidia: &Result<Nvidia, NvidiaError>) -> Self {
         let none = |reason: &NvidiaError| {
             let missing = Some(reason.to_string());
@@ -72,7 +73,7 @@ fn usable(
     if let Some(path) = absent {
         let why = format!(
             "the device file {path} is missing: load the driver's modules (nvidia-modprobe -u \
-             makes it), or pass it to the container"
+             also makes this file), or pass it to the container"
         );
         return (Vec::new(), Some(why));
     }
@@ -208,7 +209,7 @@ mod tests {
         let without = |missing: &'static str| move |path: &Path| path != Path::new(missing);
         let (gpus, missing) = usable(vec![device(0, &[])], None, without("/dev/nvidia-uvm"));
         assert!(gpus.is_empty());
-        insta::assert_snapshot!(missing.unwrap(), @"the device file /dev/nvidia-uvm is missing: load the driver's modules (nvidia-modprobe -u makes it), or pass it to the container");
+        insta::assert_snapshot!(missing.unwrap(), @"the device file /dev/nvidia-uvm is missing: load the driver's modules (nvidia-modprobe -u also makes this file), or pass it to the container");
         let two = || vec![device(0, &[]), device(1, &[])];
         let (gpus, missing) = usable(two(), None, without("/dev/nvidia3"));
         assert_eq!((gpus.len(), gpus[0].device, gpus[0].index), (1, 1, 0));

@@ -14,8 +14,8 @@ const USUAL_FOLDERS: [&str; 3] =
 /// The existing folders with CUDA's libraries, as absolute paths. These are the folders in
 /// `SANDMILL_CUDA_LIBRARIES` (separated by colons). Without that variable, they are the folders in
 /// `LD_LIBRARY_PATH`, the usual folders, and the folders of the Python packages beside this ONNX Runtime
-/// library. The system's default folders are not included. A job file cannot name any folder: the libraries
-/// run in the worker process.
+/// library. The system's default folders are not included. A job file cannot name such a
+/// folder, because the worker process runs the libraries as native code.
 pub fn library_folders(onnxruntime: Option<&Path>) -> Vec<PathBuf> {
     let given = env::var_os(FOLDERS_VARIABLE);
     let library_path = env::var_os("LD_LIBRARY_PATH");
@@ -24,8 +24,8 @@ pub fn library_folders(onnxruntime: Option<&Path>) -> Vec<PathBuf> {
 }
 
 /// The folders `site-packages/nvidia/*/lib` if the library is
-/// `site-packages/onnxruntime/capi/libonnxruntime.so`. Empty if the library is elsewhere: any user may have
-/// put the files beside it.
+/// `site-packages/onnxruntime/capi/libonnxruntime.so`. Empty if the library is elsewhere, because any user
+/// could have put files beside it.
 fn packages_beside(library: &Path) -> Vec<PathBuf> {
     let Some(packages) = library.ancestors().nth(3).filter(|packages| {
         let is_package = library.parent() == Some(&packages.join("onnxruntime/capi"));

@@ -95,17 +95,18 @@ fn in_use(nvidia: &Nvidia, visible: &str) -> Option<u64> {
     Some(used.saturating_sub(held_by_processes(&nvidia.processes(visible).unwrap_or_default())))
 }
 
-/// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are unknown. The
-/// driver may list processes of other containers, and here their ids mean other processes, or do not exist.
+/// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are
+/// unknown: the driver may list processes of other containers, whose ids do not exist here or mean
+/// other processes.
 fn held_by_processes(processes: &[(u32, Option<u64>)]) -> u64 {
     let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| is_alive(*pid)));
     known.sum::<Option<u64>>().unwrap_or(0)
 }
 
-/// Waits until little more memory is in use than `before`. If that takes longer than `patience`, fails with
-/// the excess in bytes, if known. Asks the driver on a separate thread, because it may never answer if the
-/// GPU hangs.
+/// Waits until at most [`SLACK_BYTES`] more are in use than `before`. If that takes longer than
+/// `patience`, fails with the excess in bytes, if known. Asks the driver on a separate thread,
+/// because the driver may never answer if the GPU hangs.
 async fn wait_until_free(
     before: u64,
     used: impl Fn() -> Option<u64> + Send + 'static,
@@ -132,7 +133,7 @@ async fn wait_until_free(
         if bytes.is_some_and(|bytes| bytes <= SLACK_BYTES) {
             return Ok(());
         }
-        // Also `None`, if the driver cannot say: it may have lost the GPU.
+        // `None` if the driver does not report the bytes: it may have lost the GPU.
         excess = bytes;
     }
     Err(excess)

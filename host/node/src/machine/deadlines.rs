@@ -7,9 +7,9 @@ use crate::protocol::NodePolicy;
 use std::time::Duration;
 
 impl NodeMachine {
-    /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens. `None` if
-    /// nothing is due. A pause before new workers are started does not count if it was over at the last
-    /// event: the leader wanted no more workers then.
+    /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens.
+    /// `None` if nothing is due. A pause before new workers are started does not count if it was
+    /// over before the last event: at that event, the leader wanted no more workers.
     pub fn next_deadline(&self) -> Option<Duration> {
         let past_init = self.is_one_past_init();
         let may_start_later = |at: &Duration| !self.is_ending && self.now < *at;
@@ -44,8 +44,8 @@ impl NodeMachine {
         self.past_init_elsewhere || self.workers.values().any(LiveWorker::is_past_init)
     }
 
-    /// Kills the workers that are late. Called only for a tick, so a process whose end has arrived is not
-    /// late.
+    /// Kills the workers that are late. Called only for a tick: the node handles messages first, so
+    /// a process whose exit was already reported is not late.
     pub(super) fn check_deadlines(&mut self) {
         let past_init = self.is_one_past_init();
         let ids: Vec<WorkerId> = self.workers.keys().copied().collect();
@@ -59,7 +59,8 @@ impl NodeMachine {
         self.workers.values_mut().for_each(|worker| worker.inferring = None);
     }
 
-    /// The workers whose guest is in a call that has a time-out, with how long the call has taken.
+    /// The workers whose guest is inside `init` or `run`, each with the time that the call has
+    /// taken.
     pub fn inside_guests(&self, now: Duration) -> impl Iterator<Item = (WorkerId, Duration)> {
         self.workers.iter().filter_map(move |(id, worker)| match worker.activity {
             Activity::Starting(since) | Activity::Running(since) => {

@@ -24,7 +24,7 @@ impl NodeMachine {
         self.room_again_at = None;
         let how = describe_exit(exit);
         let Some(LiveWorker { activity, held, picked, .. }) = self.workers.remove(&id) else {
-            // The job has continued without the worker; we still report its end.
+            // The job has continued without the worker; we still report its exit.
             return self.report(NodeNews::Exited { worker: id, how, expected: true });
         };
         let expected = match activity {
@@ -80,7 +80,7 @@ fn failure_of(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     let (kind, hint) = match exit.signal {
         Some(9) if exit.not_for_memory => (
             FailureKind::WorkerDied,
-            "; another process sent it that signal: the kernel has killed no process for \
+            "; another process sent it SIGKILL, because the kernel has killed no process for \
              lack of memory since the job began",
         ),
         Some(9) => (

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 impl NodeMachine {
-    /// Gives an attempt to a worker that has none. A retry goes to another worker than the one on which the
-    /// mini-batch failed, if another one is free. If no worker is free, it goes to a worker that waits after
-    /// a failed attempt.
+    /// Gives an attempt to a worker that has none. A retry goes to another worker than the one on
+    /// which the mini-batch failed, if another one is free. If no worker is free, the retry goes to
+    /// a worker that waits after a failed attempt.
     pub(super) fn begin(&mut self, grant: Grant) {
         let Grant { assignment, failed_on } = grant;
         let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && assignment.attempt > 1;
@@ -96,8 +96,8 @@ impl NodeMachine {
             return self.discard_late(id, &report);
         }
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        // A killed worker's report comes too late. A report about an attempt that the worker does not hold is
-        // ignored.
+        // We ignore the report of a killed worker, and a report about an attempt that the worker
+        // does not hold.
         let is_held =
             |first: &&HeldAttempt| first.id == report.id && first.attempt == report.attempt;
         let Some(first) = worker.held.front().filter(is_held) else { return self.stray(id) };
@@ -143,8 +143,9 @@ impl NodeMachine {
         }
     }
 
-    /// Discards a report that came after its worker was killed: the attempt was then reported as lost, and
-    /// another worker may run the mini-batch now. A mini-batch is committed only once.
+    /// Discards a report that came after its worker was killed. When we killed the worker, we
+    /// reported the attempt as lost, so another worker may run the mini-batch now. A mini-batch
+    /// must be committed only once.
     fn discard_late(&mut self, id: WorkerId, report: &AttemptReport) {
         self.abandoned.remove(&id);
         self.report(NodeNews::Late {

@@ -25,8 +25,8 @@ impl NodeMachine {
         }
     }
 
-    /// Handles that a worker makes a new instance: the time-out of `init` applies, and a failure of `init` is
-    /// not an attempt at the mini-batch that waits.
+    /// Handles a worker that makes a new instance. The time-out of `init` applies. A failure of
+    /// `init` does not count as an attempt at the waiting mini-batch.
     pub(super) fn on_restarting(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
             && std::mem::take(&mut worker.may_restart)
@@ -66,8 +66,8 @@ impl NodeMachine {
         self.report(NodeNews::InitFailed { worker: id, failure });
     }
 
-    /// I1: how many more workers may be started. We subtract those that are inside `init`, because they may
-    /// still fail.
+    /// I1: how many more workers may be started. We subtract the workers that are inside `init`,
+    /// because their `init` may still fail.
     pub(super) fn starts_left(&self) -> usize {
         let is_starting = |worker: &&LiveWorker| matches!(worker.activity, Activity::Starting(_));
         let starting = self.workers.values().filter(is_starting).count();

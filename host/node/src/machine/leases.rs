@@ -9,8 +9,8 @@ use std::time::Duration;
 pub(super) struct Leases {
     gpus: Vec<u32>,
     taken: BTreeMap<u32, WorkerId>,
-    /// Workers that are gone although their GPUs are not free yet, and until when new workers wait for these
-    /// GPUs.
+    /// Workers that are gone, but whose GPUs are not free yet. The value says until when new
+    /// workers wait for the GPU.
     kept: BTreeMap<WorkerId, Duration>,
 }
 
@@ -61,7 +61,8 @@ impl Leases {
         kept.min(workers.saturating_sub(free))
     }
 
-    /// When new workers stop waiting for the next [kept](Self::keep) GPU. `None` if they wait for none.
+    /// When new workers stop waiting for the next [kept](Self::keep) GPU. `None` if they wait for
+    /// no GPU.
     pub(super) fn next_end(&self, now: Duration) -> Option<Duration> {
         self.kept.values().copied().filter(|until| now < *until).min()
     }

@@ -18,7 +18,7 @@ impl NodeMachine {
             ahead: self.ahead(),
             grants: self.grants,
             is_ending: self.is_ending,
-            awaits_word: self.waiting.values().max().copied(),
+            awaits_decision: self.waiting.values().max().copied(),
             ..WorkersStanding::default()
         };
         for (id, worker) in &self.workers {

@@ -18,7 +18,7 @@ pub struct NodeMachine {
     pub(super) workers: BTreeMap<WorkerId, LiveWorker>,
     pub(super) next_worker: u32,
     pub(super) leases: Leases,
-    /// Workers whose lost GPU the user has been notified of.
+    /// Workers about whose lost GPU we have notified the user.
     pub(super) reported_lost: BTreeSet<WorkerId>,
     /// Workers whose attempt has just failed and that wait for the leader's decision. The value says whether
     /// a retry may run on the worker: it may not if the worker needs a new instance and its `init` is slow.
@@ -30,7 +30,7 @@ pub struct NodeMachine {
     pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
     /// Failures of `init` since an `init` last succeeded (rule I1 in `docs/parallel-run-step.md`).
     pub(super) init_failures_in_a_row: u32,
-    /// When to start workers again after starting one has failed.
+    /// When to try again to start workers, after a start has failed.
     pub(super) spawn_again_at: Option<Duration>,
     /// When to check again whether other jobs have left room.
     pub(super) room_again_at: Option<Duration>,

@@ -43,7 +43,8 @@ pub enum NodeAction {
     Spawn(WorkerId, Option<u32>),
     /// Give a worker an attempt to run after its other attempts.
     Assign(WorkerId, Assignment),
-    /// Give a worker that waits after a failed attempt another one, to run before its other attempts.
+    /// Give an attempt to a worker that waits after a failed attempt. The worker runs it before its
+    /// queue.
     AssignFirst(WorkerId, Assignment),
     /// Let a worker that waits after a failed attempt continue.
     GoOn(WorkerId),

@@ -8,8 +8,8 @@ use std::time::Duration;
 /// What a worker is doing, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// Loading the component or inside `init`, also for a new instance after a trap. It may then hold
-    /// mini-batches that it received before the trap.
+    /// Loading the component or inside `init`, also for a new instance after a trap. After a trap,
+    /// the worker may still hold mini-batches that it received before.
     Starting(Duration),
     /// Waiting for a mini-batch.
     Idle,
@@ -87,8 +87,8 @@ pub(super) struct LiveWorker {
     pub(super) pace: Option<Duration>,
     /// How long the start took, including `init`.
     pub(super) start_took: Duration,
-    /// Whether the worker has received mini-batches that must no longer run. It is then killed, not asked to
-    /// end, after the running mini-batch is done.
+    /// Whether the worker has received mini-batches that must no longer run. If so, we kill the
+    /// worker after its running mini-batch, and do not ask it to end.
     pub(super) drops_next: bool,
     /// Whether its `init` has ever succeeded.
     pub(super) has_initialized: bool,
@@ -118,9 +118,9 @@ impl LiveWorker {
         }
     }
 
-    /// Updates the pace with the duration of a mini-batch. The worker reports the duration, so it may be
-    /// false. A long one counts immediately, because other workers cannot take the mini-batches that wait
-    /// here.
+    /// Updates the pace with the duration of a mini-batch. The worker reports the duration, so it
+    /// may be false. A long duration counts in full immediately, because other workers cannot take
+    /// the mini-batches that wait here.
     pub(super) fn took(&mut self, seconds: f64) {
         let took = Duration::try_from_secs_f64(seconds).unwrap_or(NodePolicy::AHEAD_TIME);
         let took = took.min(Duration::from_secs(3600));
@@ -134,7 +134,7 @@ impl LiveWorker {
         (count as usize).clamp(1, NodePolicy::AHEAD)
     }
 
-    /// How many attempts it has. `None` if it may not receive another one to queue.
+    /// How many attempts the worker has. `None` if it may not queue another attempt.
     pub(super) fn takes_ahead(&self) -> Option<usize> {
         match self.activity {
             Activity::Loading(_) | Activity::Running(_) => {

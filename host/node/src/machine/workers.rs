@@ -13,7 +13,8 @@ impl NodeMachine {
         if self.is_ending || self.is_pausing() {
             return;
         }
-        // A killed worker with a GPU counts until it is gone, as the next worker will get its GPU (G1).
+        // A killed worker with a GPU counts until it is gone, because the next worker will get its
+        // GPU (G1).
         let counts = |id: &WorkerId, worker: &LiveWorker| {
             !worker.is_doomed()
                 || (!self.policy.gpus.is_empty() && self.leases.gpu_of(*id).is_some())
@@ -26,7 +27,8 @@ impl NodeMachine {
         }
     }
 
-    /// Whether no workers are started for now, because the machine had no room for one a moment ago.
+    /// Whether we start no workers for now: a moment ago, the machine had no room for one, or a
+    /// start failed.
     pub(super) fn is_pausing(&self) -> bool {
         let pauses = [self.spawn_again_at, self.room_again_at];
         pauses.into_iter().flatten().any(|until| self.now < until)
@@ -43,8 +45,8 @@ impl NodeMachine {
         self.act(NodeAction::Spawn(id, gpu));
     }
 
-    /// Notifies the user if a GPU is lost: its worker does not end although it was killed, or has ended
-    /// without the driver freeing its memory.
+    /// Notifies the user if a GPU is lost: its worker was killed but does not end, or the worker
+    /// has ended but the driver has not freed the GPU's memory.
     fn report_lost_gpus(&mut self, id: WorkerId) {
         let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
         let Some((index, holder)) = lost.filter(|(_, holder)| self.reported_lost.insert(*holder))
@@ -65,8 +67,8 @@ impl NodeMachine {
         self.report(NodeNews::Spawned { worker, pid, gpu });
     }
 
-    /// Handles that a worker process could not be started. The other workers continue, and we try again
-    /// later.
+    /// Handles a worker process that could not be started. The other workers continue, and we try
+    /// again later.
     pub(super) fn on_spawn_failed(&mut self, worker: WorkerId, reason: String) {
         self.workers.remove(&worker);
         self.leases.release(worker);
@@ -74,7 +76,8 @@ impl NodeMachine {
         self.report(NodeNews::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
     }
 
-    /// Handles that other jobs use the whole machine: we try again soon.
+    /// Handles a worker that was not started because other jobs use the whole machine. We try again
+    /// soon.
     pub(super) fn on_no_room(&mut self, worker: WorkerId) {
         self.workers.remove(&worker);
         self.leases.release(worker);
@@ -101,7 +104,7 @@ impl NodeMachine {
         }
     }
 
-    /// A worker uses more memory, or more of the node's time, than it may.
+    /// Kills a worker that uses more memory, or more of the node's time, than it may.
     pub(super) fn on_overrun(&mut self, id: WorkerId, failure: Failure) {
         match self.workers.get(&id).map(|worker| worker.activity) {
             Some(Activity::Starting(_)) => self.kill_in_init(id, failure),

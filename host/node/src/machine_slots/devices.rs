@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// The beginning of the name of a device's file.
 const FILE_PREFIX: &str = "gpu-";
-/// How often we try to lock the gate. A process that takes devices holds it for microseconds, but may be
-/// stopped meanwhile.
+/// How often we try to lock the gate. A process that takes devices holds the gate for microseconds,
+/// but the process may be suspended meanwhile.
 const GATE_TRIES: u32 = 1000;
 
 /// Leases devices to a job.
@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(positions(&machine.job().lease(&names(1), 1).unwrap()), [0]);
     }
 
-    /// The worker calls `keep` only after its leader has ended, and has lost the device.
+    /// The worker calls `keep` only after its leader has ended, when another job already has the
+    /// device.
     #[test]
     fn a_worker_cannot_keep_a_device_taken_by_another_job() {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());

@@ -15,8 +15,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The beginning of the folder's path if the user has no session folder. It is in memory, so nothing remains
-/// after a reboot.
+/// The beginning of the folder's path if the user has no session folder. That folder is in memory,
+/// so nothing remains after a reboot.
 const SHARED_MEMORY_PREFIX: &str = "/dev/shm/sandmill-";
 /// The folder in the user's home, whose parent folders may be missing.
 const HOME_FOLDER: &str = ".local/state/sandmill/machine";
@@ -200,7 +200,7 @@ mod tests {
         assert_ne!(places(user())[0], dir.path().join("sandmill"), "other users may read it");
     }
 
-    /// Another user who takes a name first cannot stop a job from counting.
+    /// Another user who uses a folder's name first cannot prevent a job from counting slots.
     #[test]
     fn unsuitable_folders_are_skipped() {
         let dir = tempfile::tempdir().unwrap();

@@ -28,8 +28,8 @@ fn is_remote(kind: &str) -> bool {
         || matches!(kind, "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "afs" | "lustre")
 }
 
-/// Whether the file system only shows the kernel's own data. Such a file system may report blocks all the
-/// same.
+/// Whether the file system only shows the kernel's own data. Such a file system may still report
+/// blocks.
 fn is_virtual(mount: &MountEntry) -> bool {
     mount.fs_vfstype == "devtmpfs"
         || ["/sys", "/proc"].iter().any(|folder| Path::new(&mount.fs_file).starts_with(folder))

@@ -387,7 +387,8 @@ mod tests {
             Self { folder, monitor, events }
         }
 
-        /// Ends the job. Also returns the names of the files.
+        /// Ends the job. Returns the names of the files that the monitor wrote, the job directory,
+        /// and its temporary folder.
         fn end(self) -> (Vec<String>, JobDir, tempfile::TempDir) {
             drop(self.monitor);
             let job_dir = JobDir::new(self.folder.path());
@@ -455,13 +456,13 @@ mod tests {
         assert!(names.is_empty(), "{names:?}");
     }
 
-    /// A4: 0 turns samples off; workers are watched in any case.
+    /// A4: an interval of 0 turns samples off; workers are watched in any case.
     #[test]
     fn memory_is_watched_even_without_samples() {
         let tight = Limits { memory: ByteSize(0), ..Limits::default() };
         let tight = Limits { results: ByteSize(0), read: ByteSize(0), ..tight };
         let mut bench = MonitorFixture::new(None, MemoryBudget::new(&tight, 0, 0));
-        // This process itself uses more than the margin.
+        // The test's own process uses more than the budget.
         let held = vec![1_u8; 400 << 20];
         bench.monitor.started(WorkerId(1), std::process::id());
         let mut child = sleeper();

@@ -26,7 +26,7 @@ const HEADER: [&str; 14] = [
     "UDP Connections",
 ];
 
-/// The kernel counts in sectors of this size, also if the disk has other sectors.
+/// The kernel counts in sectors of this size, even if the disk's own sectors have another size.
 const SECTOR_BYTES: u64 = 512;
 
 /// The kernel's counters since the machine was started.
@@ -77,8 +77,8 @@ impl NodeCounters {
         self.gpus.percent(leased)
     }
 
-    /// Takes a sample and returns its line. CPU % is the share since the previous sample. Disk and network
-    /// values count from the start of the job.
+    /// Takes a sample and returns its line. CPU % is the busy share of the processors since the
+    /// previous sample. Disk and network values count from the start of the job.
     pub(super) fn line(&mut self, time: &str) -> String {
         let now = KernelCounters::now(&self.sys);
         let mut fields = vec![time.to_owned(), number(now.cpu_percent(&self.last))];

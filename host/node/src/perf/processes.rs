@@ -113,7 +113,7 @@ impl ProcessList {
     /// Keeps only a process and its descendants.
     fn keep_family(&mut self, root: i32) {
         let mut family = HashSet::from([root]);
-        // A child may have a smaller id than its parent.
+        // One pass is not enough: a child may have a smaller id than its parent.
         loop {
             let before = family.len();
             let children = self.0.iter().filter(|listed| family.contains(&listed.parent));
@@ -275,8 +275,8 @@ mod tests {
         );
     }
 
-    /// Readers of a job's reports see no arguments of other users' processes, and with a policy, no other
-    /// processes at all.
+    /// Readers of a job's reports see no arguments of other users' processes. If the operator has a
+    /// policy, by default they see only the job's processes.
     #[test]
     fn arguments_and_processes_of_others_are_not_listed() {
         let secret = "--password=hunter2";

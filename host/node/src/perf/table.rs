@@ -51,8 +51,8 @@ pub(super) fn line(fields: &[String]) -> String {
 /// Appends `text` to the file. A new file begins with `header` (empty for no header). Creates the file's
 /// folder if it is missing.
 ///
-/// The file is opened for each sample, so no file stays open between samples. A resumed job continues its
-/// files.
+/// The file is opened for each sample, so no file stays open between samples. A resumed job appends
+/// to its earlier files.
 pub(super) fn append(path: &Path, header: &str, text: &str) -> io::Result<()> {
     let open = || OpenOptions::new().append(true).create(true).open(path);
     let mut file = match open() {

@@ -81,8 +81,8 @@ mod tests {
     use crate::model::ByteSize;
     use std::process::{Command, Stdio};
 
-    /// An out-of-memory failure differs from other ends, and says how much was used and allowed (rule W6 in
-    /// `docs/parallel-run-step.md`).
+    /// An out-of-memory failure has its own kind, and says how much was used and allowed (rule W6
+    /// in `docs/parallel-run-step.md`).
     #[test]
     fn a_process_over_its_budget_is_reported_once() {
         // `tail` keeps all its input in memory, because any part of it may belong to the last bytes.

@@ -1,4 +1,4 @@
-//! A child process that is waited for: one that we spawned, or one that the zygote forked.
+//! Waits for child processes: those that we spawned, and those that the zygote forked.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -18,7 +18,7 @@ const END_CHECKS: u32 = 2000;
 /// The interval between two of these checks.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A worker or planner process. Dropping it before it was waited for kills the process.
+/// A worker or planner process. Dropping this kills a process that has not been waited for.
 #[derive(Debug)]
 pub(super) enum Child {
     /// Started by this process.

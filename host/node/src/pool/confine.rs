@@ -56,8 +56,9 @@ impl Confinement {
             Ok(leaves) => leaves,
             Err(reason) => return Self { parent: None, missing: Some(reason.to_string()) },
         };
-        // The files that a worker writes to a file system in memory count as memory of its cgroup until they
-        // are removed. With such a file system, we set no memory limit.
+        // The files that a worker writes to a file system in memory count as memory of its cgroup
+        // until they are removed. If the job directory is on such a file system, we set no memory
+        // limit.
         let memory = (!is_in_memory(job_dir.root())).then(|| budget.total().0);
         let quota = LeafQuota { memory, threads: MAX_THREADS };
         Self { parent: Some(CgroupParent { leaves, quota, budget }), missing: None }

@@ -1,4 +1,5 @@
-//! The parent side of one worker process: receives and delivers its messages, reaps it, and reports its end.
+//! The leader's side of one worker process: delivers messages in both directions, reaps the
+//! process, and reports its exit.
 
 use super::PoolEvent;
 use super::child::Child;
@@ -26,13 +27,13 @@ const EXIT_PATIENCE: Duration = Duration::from_secs(5);
 /// The size of one read. A report has a few hundred bytes, so one read gets many reports.
 const READ_BYTES: usize = 16 << 10;
 
-/// The leader's end of one worker.
+/// Sends messages to one worker, and can kill it.
 #[derive(Debug)]
 pub(super) struct WorkerLink {
     pub(super) process: ChildProcess,
     outbox: Outbox,
-    /// Why the pool killed the worker. `None` if it did not, or killed it only because the leader ordered
-    /// that.
+    /// Why the pool itself decided to kill the worker. `None` if it did not: a kill that the leader
+    /// ordered does not count.
     fault: Mutex<Option<String>>,
 }
 
@@ -44,8 +45,8 @@ impl WorkerLink {
         Ok(())
     }
 
-    /// Queues a message. If the message is too long, kills the worker, because it would wait for the message
-    /// forever.
+    /// Queues a message. If the message is too long, kills the worker, because the worker would
+    /// wait for the message forever.
     pub(super) fn queue(&self, message: &ToWorker) {
         if let Err(error) = self.outbox.queue(message) {
             self.kill_for(format!("a message to it could not be sent: {error}"));
@@ -78,15 +79,16 @@ impl WorkerLink {
 pub(super) struct WorkerRemains {
     pub(super) dir: JobDir,
     pub(super) cgroup: Option<WorkerCgroup>,
-    /// The worker's GPU, and what watches its memory. `None` without a GPU, or if its memory cannot be
-    /// watched.
+    /// The worker's GPU, and the watch on the GPU's memory. `None` if the worker has no GPU, or if
+    /// GPU memory cannot be watched.
     pub(super) gpu: Option<(MemoryWatch, GpuLease)>,
     /// How many processes the kernel's OOM killer had killed when the job began.
     pub(super) memory_kills: Option<u64>,
 }
 
-/// The leader's ends of the channels to and from a worker. Reports have their own pipe: they are by far the
-/// most frequent messages, and writing to a pipe takes a third of the time of writing to a socket.
+/// The leader's ends of the socket to a worker and of the pipe from it. A worker that the zygote
+/// forked has a separate pipe for its reports: they are by far the most frequent messages, and
+/// writing to a pipe takes a third of the time of writing to a socket.
 #[derive(Debug)]
 pub(super) struct WorkerEnds {
     pub(super) socket: UnixStream,
@@ -145,7 +147,7 @@ enum ListenEnd {
 }
 
 impl Listener {
-    /// Delivers the worker's messages until it ends, then reports its end.
+    /// Delivers the worker's messages until the worker ends. Then reports its exit.
     pub(super) async fn run(self) {
         let Self { link, mut inbox, mut child, stderr, remains } = self;
         let mut wait = Box::pin(child.wait());
@@ -177,21 +179,22 @@ impl Listener {
         link.process.set_reaped();
         let dir = remains.dir.clone();
         let worker = inbox.worker;
-        // `settle` makes about twenty file syscalls, so we run it on another thread than the runtime's. If it
-        // fails, the job continues.
+        // `settle` makes about twenty file syscalls, so we do not run it on the runtime's thread.
+        // If it fails, the job continues.
         let _ = tokio::task::spawn_blocking(move || settle(&dir, worker)).await;
-        // We do not wait for the end of the stream: a child of the worker may still run and keep the socket
-        // open forever. All messages of the worker itself have arrived by now. Messages after a malformed one
-        // are ignored.
+        // We do not wait until the pipe or socket is closed: a child of the worker may still run,
+        // and keep it open forever. All messages of the worker itself have arrived by now. Messages
+        // after a malformed one are ignored.
         if !is_malformed && let ListenEnd::Malformed(error) = inbox.drain().await {
             link.kill_for(malformed(&error));
         }
         let mut exit = describe(status, link.take_fault(), &stderr);
-        // When the end is reported, the cgroup is already gone.
+        // We remove the cgroup before we report the exit.
         exit.failure = remains.cgroup.and_then(|cgroup| cgroup.end(exit.signal));
         exit.not_for_memory = exit.signal == Some(9)
             && remains.memory_kills.is_some_and(|kills| memory_kills() == Some(kills));
-        // We wait a few seconds until the GPU's memory is free. If the receiver is gone, nothing is lost.
+        // We wait a few seconds until the GPU's memory is free. If the receiver of events is gone,
+        // no process needs them.
         let mut held = remains.gpu;
         if let Some((memory, lease)) = &held {
             match memory.wait(lease).await {
@@ -232,8 +235,8 @@ struct Inbox {
     reports: AsyncFd<OwnedFd>,
     frames: FrameBuffer,
     buffer: Vec<u8>,
-    /// A message that waits for room in the channel. It is kept here so that it is not lost if `listen` is
-    /// cancelled.
+    /// A message that waits for room in the channel. We keep it here, so that it is not lost if
+    /// `listen` is cancelled.
     held: Option<FromWorker>,
     events: mpsc::Sender<PoolEvent>,
 }

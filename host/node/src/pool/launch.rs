@@ -51,8 +51,9 @@ impl Program {
 
     /// A command whose process inherits nothing: its environment is empty, and it has its own process group.
     ///
-    /// No hook runs between fork and exec, so the standard library uses `posix_spawn`. With a hook, it would
-    /// have to copy the page tables of the whole leader. So children lock themselves down, without a hook.
+    /// No hook runs between fork and exec, so the standard library uses `posix_spawn`. With a hook,
+    /// it would have to copy the page tables of the whole leader. So each child locks itself down
+    /// after exec.
     fn command(&self, arguments: &[OsString], folder: &Path) -> Command {
         let mut command = Command::new(&self.path);
         command.args(arguments).env_clear().current_dir(folder);
@@ -70,9 +71,9 @@ impl Program {
         command
     }
 
-    /// Starts the zygote, from which the planner and workers are forked. Its descriptor 0 is its end of a
-    /// message socket. Its output is discarded: if the zygote fails, processes are started without it, and
-    /// report errors themselves.
+    /// Starts the zygote, from which the planner and workers are forked. Its descriptor 0 is its
+    /// end of a message socket. We discard its output: if the zygote fails, we start processes
+    /// without it, and these report errors themselves.
     pub(super) fn start_zygote(&self, socket: OwnedFd) -> io::Result<process::Child> {
         let mut command = self.command(&self.worker, Path::new("/"));
         command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null());
@@ -277,9 +278,9 @@ impl ChildProcess {
     /// Kills the process, and all processes that it started, immediately.
     pub(super) fn kill(&self) {
         if let (Some(group), false) = (self.group, self.is_reaped()) {
-            // While the process starts its own session, its group does not exist for a moment. It has not
-            // started other processes then, so we kill it alone. Otherwise this fails only if the process is
-            // gone.
+            // While the process starts its own session, its group does not exist for a moment. At
+            // that time it has no children, so we kill only the process. If that fails too, the
+            // process is gone.
             let _ = kill_process_group(group, Signal::KILL)
                 .or_else(|_| kill_process(group, Signal::KILL));
         }

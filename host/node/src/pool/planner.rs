@@ -131,7 +131,7 @@ impl RunningPlan {
             let Some(next) = self.replace(&death) else { break death.text };
             (process, frame) = next;
         };
-        // If the receiver is gone, nothing is lost.
+        // If the receiver is gone, no process needs the message.
         let _ = events.send(FromPlanner::Failed(text)).await;
     }
 
@@ -418,7 +418,7 @@ fn describe(
         (ReadEnd::Changed, _) => {
             format!("{previous_death}, and its replacement made a different plan")
         }
-        (_, Err(e)) => format!("ended, and how is unknown ({e})"),
+        (_, Err(e)) => format!("ended in an unknown way ({e})"),
         (_, Ok(status)) => death(*status),
     };
     let mut text = format!("the planner process {how} before it had planned all mini-batches");

@@ -14,7 +14,7 @@ use std::thread::{self, ThreadId};
 #[derive(Debug)]
 pub struct PrestartedProcesses {
     zygote: Zygote,
-    /// The pipes of the planner. `None` if none was requested.
+    /// The pipes of the planner. `None` if the zygote could not be asked for a planner.
     planner: Option<Pipes>,
     /// The thread that started the processes.
     thread: ThreadId,

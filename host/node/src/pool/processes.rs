@@ -103,8 +103,8 @@ impl Pool {
         self.confinement = Confinement::new(cgroup_root, job_dir, budget);
     }
 
-    /// Delays the `Exited` of a worker with a GPU until the GPU's memory is free, at most for some seconds;
-    /// see [`PoolEvent::GpuFree`]. `None` if GPU memory cannot be watched.
+    /// Delays the `Exited` of a worker with a GPU until the GPU's memory is free, at most for some
+    /// seconds; see [`PoolEvent::GpuFree`]. `memory` is `None` if GPU memory cannot be watched.
     pub fn watch_gpus(&mut self, memory: Option<MemoryWatch>) {
         self.gpus = memory;
     }
@@ -114,10 +114,10 @@ impl Pool {
         self.confinement.missing()
     }
 
-    /// Starts the planner, or uses the one that was prestarted. Its messages come through the channel
-    /// `events`, and are read only as fast as the channel is emptied. If the planner is killed while it reads
-    /// a file, its replacement skips that file. If it ends without `Finished` or `Failed`, the pool sends a
-    /// `Failed` that says how it ended.
+    /// Starts the planner, or uses the one that was prestarted. Its messages come through the
+    /// channel `events`, and are read only as fast as the channel is emptied. If the planner is
+    /// killed while it reads a file, its replacement skips that file. If the plan ends without
+    /// `Finished` or `Failed`, the pool sends a `Failed` that says how the planner ended.
     ///
     /// Fails if there is a planner already, if the request is too long for a message, or if the process
     /// cannot be started.
@@ -177,8 +177,8 @@ impl Pool {
         if let Some((child, reports)) = self.zygote.fork(setup, leaf, (&worker_end, stderr)) {
             return Ok((child, WorkerEnds { socket, reports }));
         }
-        // The zygote may have forked a worker although we received no answer in time. That worker holds the
-        // first pair of sockets, so this one gets a new pair.
+        // The zygote may have forked a worker although we received no answer in time. That worker
+        // holds the other end of the first pair of sockets, so this worker gets a new pair.
         let (socket, worker_end) = UnixStream::pair()?;
         let ends = (worker_end, stderr);
         let child = self.program.start_worker(setup, &self.component, leaf, ends)?;

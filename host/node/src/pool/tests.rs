@@ -64,7 +64,7 @@ impl PoolFixture {
         wait.await.expect("an event should have come").expect("the pool is alive")
     }
 
-    /// All messages until the worker's end, and how it ended.
+    /// All messages of the worker until its exit, and the exit.
     async fn until_the_end(&mut self) -> (Vec<FromWorker>, WorkerExit) {
         let mut messages = Vec::new();
         loop {
@@ -128,7 +128,8 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
     }
 }
 
-/// A worker's end is reported although its GPU is not free yet; a second event follows when it is.
+/// A worker's exit is reported although its GPU is not free yet. A second event follows when the
+/// GPU is free.
 #[tokio::test]
 async fn the_pool_waits_for_an_exited_workers_gpu() {
     let used = Arc::new(AtomicU64::new(0));
@@ -252,7 +253,7 @@ async fn a_worker_that_exceeds_message_bounds_is_killed() {
     bench.pool.spawn(bench.setup()).unwrap();
     let (seen, exit) = bench.until_the_end().await;
     assert_eq!((seen, exit.signal), (vec![started(1)], Some(9)));
-    assert!(exit.note.contains("goes beyond its bounds: an impossible time"), "{}", exit.note);
+    assert!(exit.note.contains("exceeds its limits: an impossible time"), "{}", exit.note);
 }
 
 /// We must not write through a link of an earlier run's worker, nor wait for the reader of its pipe.
@@ -324,8 +325,8 @@ async fn dropping_the_pool_kills_its_processes() {
     assert!(!Path::new(&format!("/proc/{id}")).exists());
 }
 
-/// The note about a worker's end holds the end of its stderr, with control characters escaped (rule F11 in
-/// `docs/parallel-run-step.md`).
+/// The note about a worker's exit holds the last bytes of its stderr, with control characters
+/// escaped (rule F11 in `docs/parallel-run-step.md`).
 #[tokio::test]
 async fn a_note_is_the_printable_tail_of_stderr() {
     let script = r"i=0; while [ $i -lt 900 ]; do echo filler >&2; i=$((i+1)); done;

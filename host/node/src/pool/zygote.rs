@@ -1,6 +1,6 @@
 //! The leader's side of the zygote, the process from which the planner and workers are forked
-//! (`worker::zygote`). The zygote has already done the start-up work that each of them needs. If it cannot be
-//! used, each process is started from the program.
+//! (`worker::zygote`). The zygote has already done the start-up work that each of them needs. If
+//! the zygote cannot be used, we start each process from the program.
 
 use super::child::{self, Child, ForkedChild};
 use super::launch::{Program, StderrLog};
@@ -43,7 +43,8 @@ pub(super) enum Zygote {
 pub(super) struct OpenZygote {
     process: process::Child,
     socket: OwnedFd,
-    /// The settings with which the zygote loads the entry script. `None` until it was asked to.
+    /// The settings with which the zygote loads the entry script. `None` until we asked it to load
+    /// the script.
     loading: Option<Loading>,
 }
 
@@ -128,7 +129,7 @@ impl Zygote {
         }
     }
 
-    /// Kills the zygote, as it will fork no more. Does not wait for its end.
+    /// Kills the zygote, which no longer has to fork. Does not wait for its end.
     pub(super) fn end(&mut self) {
         if let Self::Open(open) = self {
             let _ = open.process.kill();
@@ -172,7 +173,7 @@ impl OpenZygote {
 
 impl Drop for OpenZygote {
     fn drop(&mut self) {
-        // No process of the pool may outlive it, not even a worker or planner whose id arrived too late.
+        // No process may outlive the pool, not even a worker or planner whose id arrived too late.
         let is_gone = pid(self.process.id()).is_none_or(child::kill_and_wait);
         let _ = set_socket_timeout(&self.socket, Timeout::Recv, Some(LAST_PATIENCE));
         while is_gone && let Ok(Some((answer, _))) = receive_packet(&self.socket) {

@@ -87,7 +87,7 @@ impl Chooser<'_> {
         let science = self.find(Runtime::Science);
         let probably_science = guess_needs_science(script.path);
         let mut scanned = None;
-        // A start of the light runtime, and the check of its code, are saved if the guess is right.
+        // If the guess is right, we need not start the light runtime and check its code.
         if let Ok(science) = &science
             && probably_science
         {
@@ -185,7 +185,7 @@ impl Chooser<'_> {
         Ok((Chosen { runtime, component, compiled, library, notices }, scan))
     }
 
-    /// Adds the notices about the script. Fails if the runtime cannot run it.
+    /// Adds the notices about the script. Fails if the runtime cannot run the script.
     fn with_notices(
         &self,
         chosen: Chosen,

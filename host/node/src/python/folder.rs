@@ -33,7 +33,8 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     // The numbers of files and bytes.
     let mut own = (0, 0);
     let mut vendored_count = (0, 0);
-    // All files that `sandmill python vendor` put there are included, because packages also have data files.
+    // We include all files of the folder that `sandmill python vendor` fills, because packages also
+    // have data files.
     let vendored = folder.join(PACKAGES);
     let vendored = (language == Some(ScriptLanguage::Python)).then_some(vendored.as_path());
     let is_vendored = |path: &Path| vendored.is_some_and(|folder| path.starts_with(folder));

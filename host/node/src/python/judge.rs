@@ -190,7 +190,7 @@ fn missing_import_message(
     } else if is_folder() {
         "the folder beside the script is not a package, so the script does not see it: add a file __init__.py to the folder, or set source_directory"
     } else if package.starts_with("azureml") {
-        "only these parts of Azure's SDK are available: azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path; parts that need Azure itself are not"
+        "only these parts of Azure's SDK are available: azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path; parts that call Azure's services are not"
     } else {
         return format!(
             "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: put your \

@@ -5,10 +5,10 @@ use crate::runtimes::{Runtime, package_version, python_version};
 use crate::spec::{AcceptedVersions, Requirement};
 use std::cmp::Ordering;
 
-/// A line for each package whose version in the runtime is not what the script asks for. If it asks for one
-/// version, the major version counts. For Python and scikit-learn, the minor version counts, too: pickles of
-/// scikit-learn load only in close versions. `file`: the name of the
-/// requirements file.
+/// A line for each package whose version in the runtime is not what the script asks for. If it asks
+/// for one version, only the major version must match. For Python and scikit-learn, the minor
+/// version must match, too: pickles of scikit-learn load only in close versions. `file`: the name
+/// of the requirements file.
 pub(super) fn differences(
     file: &str,
     requirements: &[Requirement],

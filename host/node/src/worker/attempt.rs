@@ -71,8 +71,8 @@ impl AttemptRunner {
         });
         let result = result.or_else(|failure| self.drop_files(failure));
         let may_have_files = result.is_err() || guest.may_have_made_files();
-        // If clearing fails, we drop the instance: before the `init` of the next instance, the folder is
-        // emptied.
+        // If clearing fails, we drop the instance: the worker empties the folder before the `init`
+        // of the next instance.
         let is_cleared = !may_have_files || self.temporary.clear().is_ok();
         if self.folder.is_spoiled() || !is_cleared {
             guest.drop_instance();
@@ -142,8 +142,8 @@ impl AttemptRunner {
         Ok((stats, tally.and_then(|tally| retired.map(|()| tally)), stamp))
     }
 
-    /// Stores the rows, and the files if there may be any, where the leader finds them. Returns whether there
-    /// were files.
+    /// Stores the rows, and the files if there may be any, where the leader finds them. Returns the
+    /// segment of the rows, and whether there were files.
     fn store(
         &mut self,
         mini_batch: &MiniBatch,
@@ -176,7 +176,7 @@ impl AttemptRunner {
     }
 }
 
-/// Appends the rows to the part file. With a header, a new file begins with it.
+/// Appends the rows to the part file. If there is a header, a new part file begins with it.
 fn append(
     part: &mut PartFile,
     rows: &RowWriter,

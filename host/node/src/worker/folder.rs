@@ -1,8 +1,10 @@
-//! The guest's output folder and its folder for temporary files: takes and removes the files of mini-batches.
+//! The guest's output folder and its folder for temporary files: moves or removes the files of
+//! mini-batches.
 //!
-//! The guest keeps the folder open, so the folder itself stays, and the files of a mini-batch are moved out
-//! of it. The files that `init` made stay, too. If a mini-batch has changed or removed a file of `init`, the
-//! folder is spoiled: the next mini-batch needs a new `init`, which makes the files again.
+//! The guest keeps the output folder open, so we cannot replace the folder: we move the files of a
+//! mini-batch out of it. The files that `init` made stay, too. If a mini-batch has changed or
+//! removed a file of `init`, the folder is spoiled: the next mini-batch needs a new `init`, which
+//! makes the files again.
 
 use crate::model::Failure;
 use crate::output::{InitFiles, clear_files, clear_others, collect_files, empty_folder};
@@ -58,8 +60,9 @@ impl OutputFolder {
         !self.kept.is_empty()
     }
 
-    /// Moves a mini-batch's files to the folder `staged`, which is made only if there are files. Returns
-    /// whether there were files. After a failure the caller must clear this folder.
+    /// Moves a mini-batch's files to the folder `staged`, which is made only if there are files.
+    /// Returns whether there were files. After a failure, the caller must [clear](Self::clear) the
+    /// output folder.
     pub(super) fn stage_files(
         &mut self,
         staged: impl FnOnce() -> PathBuf,

@@ -21,8 +21,9 @@ pub(super) enum SocketEvent {
     Closed,
 }
 
-/// The socket from the leader, and the pipe or socket to the leader. Messages to the leader are collected and
-/// sent together, because every write wakes the leader.
+/// Receives the leader's messages from a socket. Sends reports through a pipe if the zygote forked
+/// this worker, otherwise through the same socket. Reports are collected and sent together, because
+/// every write wakes the leader.
 #[derive(Debug)]
 pub(super) struct LeaderLink {
     stream: UnixStream,

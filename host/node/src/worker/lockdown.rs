@@ -51,7 +51,7 @@ pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
         GrantedPath::real(dir.parts(), FolderRights::Write),
         GrantedPath::real(dir.user_logs(), FolderRights::Write),
         GrantedPath::real(dir.links(), FolderRights::Stage),
-        // A worker reads its own threads and its cgroup.
+        // A worker reads there how many threads it has, and which cgroup it is in.
         GrantedPath::new(PROC_FOLDER, FolderRights::Read),
         GrantedPath::new(PROCESSORS, FolderRights::Read),
     ];

@@ -17,8 +17,8 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
-/// The exit code of a worker whose component could not be loaded or whose `init` failed. The worker has
-/// notified the leader before.
+/// The exit code of a worker whose component could not be loaded or whose `init` failed. The worker
+/// has already notified the leader.
 pub const EXIT_INIT_FAILED: u8 = 3;
 
 /// The exit code after a fault that the guest did not cause. The reason is on stderr.
@@ -44,7 +44,8 @@ pub fn serve() -> Option<ExitCode> {
     })
 }
 
-/// What this process has become. A worker has ended its session, and so has the zygote.
+/// What this process has become. `Worker` also stands for the zygote: both have finished their
+/// work.
 enum Role {
     Worker(SessionEnd),
     Planner,
@@ -85,8 +86,8 @@ fn work(mut link: LeaderLink, code: WorkerCode) -> io::Result<SessionEnd> {
     on_guest_thread(session)
 }
 
-/// Takes the socket and the component from descriptors 0 and 1 and replaces them with harmless files, so that
-/// no code reads from them or prints to them by accident.
+/// Takes the socket and the component from descriptors 0 and 1. Then replaces these descriptors
+/// with harmless files, so that no code reads from them or prints to them by accident.
 fn take_descriptors() -> io::Result<(OwnedFd, File)> {
     let socket: OwnedFd = rustix::stdio::stdin().try_clone_to_owned()?;
     let component: OwnedFd = rustix::stdio::stdout().try_clone_to_owned()?;

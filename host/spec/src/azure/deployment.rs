@@ -163,7 +163,8 @@ fn is_onnx(location: &JobFileLocation, path: &str, origin: &SettingOrigin) -> bo
 }
 
 impl DeploymentModel {
-    /// Adds the model, and the variable with its folder unless the file sets it.
+    /// Adds the model. Also adds the variable with the model's folder, unless the file sets the
+    /// variable.
     fn add_to(self, ours: &mut Vec<MapEntry>) {
         let Self { group, path, folder } = self;
         let origin = path.origin.clone();

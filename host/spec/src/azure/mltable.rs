@@ -19,7 +19,7 @@ const FILE_NAME: &str = "MLTable";
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Replaces the input's path by the contents of its `MLTable` file. `is_direct`: whether the input
-/// has mode `direct`. It then becomes a table, else a list of files.
+/// has mode `direct`. If so, the input becomes a table, otherwise a list of files.
 pub(super) fn expand(
     name: &str,
     input: &mut Vec<MapEntry>,

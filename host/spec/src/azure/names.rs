@@ -73,7 +73,7 @@ pub(super) fn record_names(kind: DocumentKind, parent_key: &str, report: &ErrorR
     }
 }
 
-/// Whether a key of `--set` is one of the Azure file's keys, before they are converted to ours.
+/// Whether a key of `--set` is a key of the Azure file, before the conversion to our keys.
 pub(crate) fn is_azure_key(kind: DocumentKind, key: &str) -> bool {
     let first = key.split(['.', '[']).next().unwrap_or_default();
     let known = match kind {

@@ -8,7 +8,7 @@ use crate::model::nearest;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// The key that says from which table rows are imported. Jobs that import rows have this key. `add_sources`
-/// adds it to inputs that are the output of such a job.
+/// adds the key to each input that is the output of such a job.
 pub(super) const SOURCE_KEY: &str = "source";
 
 fn is_pipeline(entries: &[MapEntry]) -> bool {
@@ -73,7 +73,8 @@ pub(crate) fn pick(
     Some(PickedJob { job, pipeline: Some(pipeline) })
 }
 
-/// Removes the descriptions from a group: a long one would make the group's values too large to insert.
+/// Removes the descriptions from a group: a long description would make a value of the group too
+/// large to insert.
 fn drop_descriptions(entries: &mut [MapEntry], group: &str) {
     let found = entries.iter_mut().find(|entry| entry.key == group);
     let Some(YamlValue::Map(group)) = found.map(|entry| &mut entry.node.value) else { return };
@@ -209,8 +210,8 @@ fn insert_pipeline_values(job: &mut YamlNode, pipeline: &[MapEntry]) {
     }
 }
 
-/// Resolves `{path: ${{parent.inputs.x}}, mode: ..}`, in which `path` has become the map of the pipeline's
-/// input: adds the entries of that map that the job's input does not have.
+/// Resolves `{path: ${{parent.inputs.x}}, mode: ..}`, after `path` has become the map of the
+/// pipeline's input. Adds the entries of that map that the job's input does not have.
 fn unfold_path(node: &mut YamlNode) {
     let YamlValue::Map(entries) = &mut node.value else { return };
     let Some(index) = entries.iter().position(|entry| entry.key == "path") else { return };

@@ -1,5 +1,5 @@
 //! Converts files that version 1 of Azure ML's SDK saved: the settings below `parallel_run_config` become
-//! ours.
+//! our own keys.
 
 use super::nodes::SCHEMA_KEY;
 use super::settings::asks_for_more_nodes;
@@ -30,10 +30,11 @@ pub(crate) fn flatten(root: &mut YamlNode, report: &ErrorReport) -> Option<bool>
     };
     for setting in settings {
         if setting.key == "models" {
-            // These are names in Azure's registry. Our key of the same name has another meaning.
+            // In a saved file, `models` lists names in Azure's registry. Our key `models` has
+            // another meaning.
             if setting.node.value != YamlValue::Null {
                 report.conversion(
-                    "models: ignored, deprecated in Azure; to use models, write the key models beside the section",
+                    "models: ignored, deprecated in Azure; to use models, write the key `models` beside the section",
                 );
             }
         } else if let Some(beside) = entries.iter().find(|entry| entry.key == setting.key) {

@@ -188,7 +188,7 @@ impl<'r> AzureSettings<'r> {
             return;
         };
         self.report.conversion(format!(
-            "{key} {} is run_max_try {tries}: the first attempt counts, too",
+            "{key} {} is run_max_try {tries}: the first attempt also counts",
             tries - 1
         ));
         self.ours.push(entry("run_max_try", scalar(tries.to_string(), &node.origin)));
@@ -220,7 +220,8 @@ impl<'r> AzureSettings<'r> {
             "partition_keys" => node = key_list(node, self.report),
             _ => {}
         }
-        // The file may use our name for the key. In a deployment, the key is then below `settings`.
+        // Record the name even if the file uses our key: in a deployment, the key is below
+        // `settings`.
         self.report.record_name(&key, &written);
         self.ours.push(MapEntry { key, node });
     }

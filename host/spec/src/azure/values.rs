@@ -22,8 +22,8 @@ impl DeclaredInputs {
         }
     }
 
-    /// Gives the inputs of a job their declared types again, because values from the command line have
-    /// replaced them.
+    /// Gives the inputs of a job their declared types again. A value from the command line may have
+    /// replaced a whole input, with its type.
     pub(crate) fn restore(self, job: &mut YamlNode) {
         let YamlValue::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");

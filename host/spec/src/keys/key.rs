@@ -45,7 +45,8 @@ pub(crate) enum PrsNames {
     /// Like `Key`, but ParallelRunStep also passes the setting to the entry script as an option (rule E11 in
     /// docs/parallel-run-step.md). A job must not have this option among its arguments (rule C24).
     Setting(&'static str, &'static str),
-    /// An option of ParallelRunStep's driver (A1 to A9, C26). It is taken out of the arguments.
+    /// An option of ParallelRunStep's driver (A1 to A9, C26). Sandmill reads the option from the
+    /// arguments, and leaves it there.
     Option,
 }
 

@@ -2,8 +2,8 @@
 
 use super::key::{Key, KeyKind, key};
 
-/// The form of a path in the config file. Relative paths are not allowed, because no folder is their
-/// obvious start.
+/// The form of a path in the config file. Relative paths are not allowed, because it would be
+/// unclear from which folder they start.
 const PATH_EXPECTED: &str = "a path that starts with / or ~/";
 
 /// All keys of the config file.

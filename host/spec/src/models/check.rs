@@ -174,8 +174,8 @@ fn find_model(
         return None;
     }
     let host = location.resolve(text);
-    // Check the policy before the path is inspected, and again for the file found, because a version's
-    // folder may be a link.
+    // Check the policy before the path is inspected. Check it again for the file that was found,
+    // because a version's folder may be a link.
     let is_allowed = |file| {
         location.policy.allows(policy::FolderUse::Models, &path.key, file, &path.origin, report)
     };

@@ -118,7 +118,8 @@ mod tests {
     use insta::assert_snapshot;
     use std::os::unix::fs::symlink;
 
-    /// A folder with files for a test. `find` returns the file and the folder found, as paths below it.
+    /// A folder with files for a test. `find` returns the paths of the model's file and folder,
+    /// relative to this folder.
     struct ModelFolder(tempfile::TempDir);
 
     impl ModelFolder {
@@ -177,7 +178,7 @@ mod tests {
         symlink("many/c.onnx", models.0.path().join("link.onnx")).unwrap();
         symlink("../many/c.onnx", models.0.path().join("none/out.onnx")).unwrap();
         assert_eq!(models.find("link.onnx", None), "link.onnx, alone");
-        assert_snapshot!(models.find("none", None), @"/d/none/out.onnx is a link out of its folder, to /d/many/c.onnx; name that file, or put a copy here");
+        assert_snapshot!(models.find("none", None), @"/d/none/out.onnx is a link out of its folder, to /d/many/c.onnx; name that file, or replace the link by a copy");
         fs::remove_file(models.0.path().join("none/out.onnx")).unwrap();
         assert_snapshot!(models.find("none", None), @"/d/none holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, or a folder with one; for models of other kinds, such as pickles, name the file, or name the folder under side_inputs");
         assert_snapshot!(models.find("many", None), @"/d/many holds 2 ONNX files, such as b.onnx and c.onnx; name one of them, or rename one to model.onnx");

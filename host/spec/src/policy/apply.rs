@@ -226,8 +226,9 @@ impl PolicySettings {
         self.ceilings.iter().find(|ceiling| ceiling.key == key)
     }
 
-    /// Refuses amounts above the ceilings that the job requests, and lowers other amounts to the ceilings.
-    /// `raw`: the settings of the job file. `None`: the user requested all settings.
+    /// Refuses an amount above its ceiling if the job requests the amount. Lowers the amount to the
+    /// ceiling otherwise. `raw`: the settings of the job file, or `None` if all settings count as
+    /// requested.
     fn apply_ceilings(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &ErrorReport) {
         let given = raw.map(amounts::given);
         for (key, mut slot) in amounts::of_job(spec) {

@@ -83,8 +83,8 @@ impl OperatorPolicy {
         self.0.as_ref().map(|settings| settings.machine.clone()).unwrap_or_default()
     }
 
-    /// Which processes the reports of a job list. If the policy does not say it, only the job's own
-    /// processes.
+    /// Which processes the reports of a job list. The default is the job's own processes with a
+    /// policy, and all processes of the machine without a policy.
     pub fn process_lists(&self) -> ProcessLists {
         let with_policy =
             |settings: &PolicySettings| settings.process_lists.unwrap_or(ProcessLists::Job);

@@ -128,8 +128,8 @@ impl PolicySettings {
         }
     }
 
-    /// Checks the paths, without links, that a job reads and writes. Paths of models may be links here.
-    /// `check_model_places` checks their targets later.
+    /// Checks the paths that a job reads and writes. Only the paths of models may contain links
+    /// here. `check_model_places` checks their targets later.
     pub(super) fn check_job_paths(&self, spec: &JobSpec, sources: &[Source], report: &ErrorReport) {
         self.check_real_path(FolderUse::EntryScripts, "entry_script", &spec.entry_script, report);
         self.check_entry_script_kind(&spec.entry_script, None, report);

@@ -113,8 +113,8 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
 
-/// If a deployment leaves a setting out, Azure's default is not a request of the job. The number of retries
-/// in a deployment does not count the first attempt.
+/// If a deployment leaves a setting out, the job did not ask for Azure's default: the policy lowers the default
+/// and does not refuse the job. The number of retries in a deployment does not count the first attempt.
 #[test]
 fn deployment_defaults_are_lowered_and_errors_use_azure_names() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";
@@ -384,8 +384,8 @@ fn the_policy_in_the_docs_loads() {
     assert!(policy.machine().any());
 }
 
-/// A model is allowed only if the policy allows its name and its folder, or models that the entry script
-/// loads from bytes.
+/// A job's model is allowed only if the policy allows its name and its folder. A model that the
+/// entry script loads from bytes is allowed only if the policy allows such models.
 #[test]
 fn only_models_that_the_policy_names_are_allowed() {
     let fixture = PolicyFixture::new();

@@ -65,7 +65,7 @@ fn a_deployment_loads() {
     model.path is read as side_inputs.model, and AZUREML_MODEL_DIR is its folder, /side_inputs/model
     environment: ignored, an entry script is a component and contains everything that it needs
     compute: ignored, the job runs on this machine
-    settings.retry_settings.max_retries 1 is run_max_try 2: the first attempt counts, too
+    settings.retry_settings.max_retries 1 is run_max_try 2: the first attempt also counts
     settings.retry_settings.timeout is read as run_invocation_timeout
     settings.output_file_name is read as append_row_file_name
     settings.max_concurrency_per_instance is read as process_count_per_node

@@ -96,7 +96,7 @@ fn files_that_cannot_be_read() {
     insta::assert_snapshot!(error("data"), @"[dir]/data: is a folder; name the job file in it");
     insta::assert_snapshot!(fixture.load(b"name: \xff\xfe", &[]).expect_err("not UTF-8"), @"job.yaml: is not text in UTF-8 (byte 7); save it as UTF-8");
     let huge = format!("{LEAST}#{}", "x".repeat(1 << 20));
-    insta::assert_snapshot!(fixture.load(huge, &[]).expect_err("too large"), @"job.yaml: is larger than 1 MB, which no job file needs");
+    insta::assert_snapshot!(fixture.load(huge, &[]).expect_err("too large"), @"job.yaml: is larger than 1 MB, the limit for a job file");
 }
 
 #[test]
@@ -302,7 +302,7 @@ inputs:
 fn mini_batches_fit_the_memory() {
     let text = "entry_script: script.wasm\nmini_batch_size: 600 MB\nlimits: {memory: 512 MB}\n\
                 inputs: {a: {path: d, format: csv}}";
-    insta::assert_snapshot!(errors(text), @"job.yaml:2: mini_batch_size: found 600 MB, and the entry script, which holds a whole mini-batch, has 512 MB of memory; choose a smaller size, or raise limits.memory");
+    insta::assert_snapshot!(errors(text), @"job.yaml:2: mini_batch_size: found 600 MB, but the entry script must hold a whole mini-batch in 512 MB of memory; choose a smaller size, or raise limits.memory");
 }
 
 #[test]

@@ -357,7 +357,7 @@ fn unreachable_limits_are_noted() {
     let spec = job(&format!("{LEAST}\nlimits: {{memory: 8 GB, read: 4 GB, row: 5 GB}}\n"));
     assert_eq!(spec.limits.memory, ByteSize(8 << 30));
     insta::assert_snapshot!(spec.notices.join("\n"), @"
-    limits.memory is 8 GB, of which an entry script can use 4 GB: the memory of a WebAssembly component cannot be larger
-    limits.row is 5 GB, of which an entry script can use 4 GB: the memory of a WebAssembly component cannot be larger
+    limits.memory is 8 GB, but an entry script can use at most 4 GB: the memory of a WebAssembly component cannot be larger
+    limits.row is 5 GB, but an entry script can use at most 4 GB: the memory of a WebAssembly component cannot be larger
     ");
 }

@@ -66,7 +66,8 @@ thread_local! {
     static FIXTURE: SpecFixture = SpecFixture::new();
 }
 
-/// Damages a job file: each cut replaces a part of the text. Loading the result must neither panic nor hang.
+/// Damages a job file: each entry of `cuts` replaces a part of the text. Loading the result must
+/// neither panic nor hang.
 fn mutated(base: &str, cuts: Vec<(usize, usize, String)>) -> String {
     let mut text = base.to_owned();
     for (start, length, insert) in cuts {

@@ -167,7 +167,7 @@ fn saved_files_have_thresholds_and_preview_names() {
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and contains everything that it needs
     input_format: ignored, deprecated in Azure: each input has its own format
-    models: ignored, deprecated in Azure; to use models, write the key models beside the section
+    models: ignored, deprecated in Azure; to use models, write the key `models` beside the section
     tags: ignored, for display in Azure only
     properties: ignored, for display in Azure only
     add_parallel_run_step_dependencies: ignored, an entry script contains everything that it needs

@@ -41,7 +41,7 @@ fn driver_options_set_the_job() {
     ");
 }
 
-/// A4: a name may be cut within its last word. A shorter name is an option of the script.
+/// A4: a name may be abbreviated within its last word. A shorter name is an option of the script.
 #[test]
 fn driver_options_may_be_abbreviated() {
     let spec = job(&with_arguments(

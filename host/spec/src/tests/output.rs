@@ -40,7 +40,7 @@ fn input_columns_are_joined() {
     assert_eq!(join("[file]"), Some(Join::Columns(vec!["file".to_owned()])));
     assert_eq!(job(LEAST).output_format.join, None);
     for (text, message) in [
-        ("all", "join: expected input, for all columns of the input, or a list of columns"),
+        ("all", "join: expected input (all columns of the input), or a list of columns"),
         ("[]", "join: found an empty list; name at least one column, or leave the key out"),
         ("[id]", "join: an input of files has only the column file; write join: input"),
         ("{a: b}", "expected input, or a list of columns of the input (e.g. [id])"),

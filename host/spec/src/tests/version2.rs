@@ -84,7 +84,7 @@ fn a_parallel_job_loads() {
     task.program_arguments is read as arguments
     resources.instance_type: ignored, the job runs on this machine
     resources.shm_size: ignored, there are no containers here; limits.memory bounds an entry script
-    retry_settings.max_retries 2 is run_max_try 3: the first attempt counts, too
+    retry_settings.max_retries 2 is run_max_try 3: the first attempt also counts
     retry_settings.timeout is read as run_invocation_timeout
     name "Batch_Prediction 1" is batch_prediction-1 here
     display_name: ignored, for display in Azure only

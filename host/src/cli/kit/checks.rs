@@ -26,8 +26,8 @@ pub(super) struct CheckSpec {
 const KIT_ANSWER: &str = "sandmill kit 1";
 /// The length of the text of [`long_text`], in bytes.
 const LONG_TEXT_BYTES: usize = 10_000;
-/// The maximum number of bytes by which memory may grow over 10,000 mini-batches. If each mini-batch's data
-/// leaked, memory would grow by four times as much.
+/// The maximum number of bytes by which memory may grow over the last 9,000 of 10,000 mini-batches. If the
+/// data of each mini-batch leaked, memory would grow by four times as much.
 const MAX_GROWTH_BYTES: u64 = 8 << 20;
 const LARGE_FILE_BYTES: usize = 20 << 20;
 /// The guest's memory limit in the check that exhausts it.
@@ -196,6 +196,12 @@ pub(super) const CHECKS: &[CheckSpec] = &[
         contains("the log", log, "lines Grüße")
     }),
     check(
+        "logging-level",
+        "host.logging-level",
+        || single_plan([&["logging-level"]]),
+        |results| equal("the level", &results[0].rows(0)?, &["debug"]),
+    ),
+    check(
         "print",
         "wasi:cli/stdout",
         || single_plan([&["print", "Grüße"][..], &["print", "end"]]),
@@ -339,8 +345,8 @@ fn rows() -> Vec<KitPlan> {
     single_plan([&["rows", "a", "", "Grüße 世界 🌍", " b "]])
 }
 
-/// Rows with line breaks: the host fails such attempts. It must receive the row unchanged, and not as two
-/// rows.
+/// Rows with line breaks. The host fails an attempt with such a row. The bindings must refuse the row, or
+/// pass it to the host unchanged, but not as two rows.
 fn rows_break() -> Vec<KitPlan> {
     single_plan([&["rows", "a\nb"], &["rows", "a\rb"]])
 }
@@ -437,7 +443,7 @@ fn kind_is(found: FailureKind, expected: FailureKind) -> CheckVerdict {
 fn check_error_has_text(results: &PlanResult, index: usize) -> CheckVerdict {
     fails_as(results, index, FailureKind::ScriptError)?;
     match results.failure(index)?.message.contains("without a text") {
-        true => Err(wrong("the error has no words")),
+        true => Err(wrong("the error has no message")),
         false => Ok(()),
     }
 }

@@ -133,7 +133,7 @@ fn run_plan(
     let mut process = Process::start(check.program, compiled, &setup)?;
     process.functions().map_err(|error| explain(&scratch, error))??;
     let ending = match process.lived(limit) {
-        Ok(Some(lived)) => InstanceEnding::Lived(lived),
+        Ok(Some(lived)) => InstanceEnding::Completed(lived),
         Ok(None) => InstanceEnding::TimedOut,
         Err(TrialError::Died(how)) => InstanceEnding::Died(how),
         Err(error) => return Err(explain(&scratch, error)),

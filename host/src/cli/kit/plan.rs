@@ -9,10 +9,10 @@ const SEPARATOR: &str = "\u{1f}";
 pub(super) const FILES_FOLDER: &str = "/inputs/items/0";
 /// The prefix of the error that a script returns if its language cannot do what the command wants.
 const LACKS_PREFIX: &str = "not in this language: ";
-/// At most this many bytes of a found value are shown in a message.
+/// The maximum number of bytes of a found value that a message shows.
 const MAX_SHOWN_BYTES: usize = 200;
 
-/// A command, as written to a file or passed as an argument.
+/// A command for the kit's script, as written to a file or passed as an argument.
 pub(super) fn command(parts: &[&str]) -> String {
     parts.join(SEPARATOR)
 }
@@ -34,7 +34,7 @@ pub(super) struct KitPlan {
 #[derive(Clone, Debug)]
 pub(super) struct KitMiniBatch {
     pub(super) data: KitData,
-    /// The context.
+    /// The context: this field and the next three.
     pub(super) id: u64,
     pub(super) dataset: String,
     pub(super) attempt: u32,
@@ -112,7 +112,7 @@ pub(super) struct PlanResult {
 #[derive(Clone, Debug)]
 pub(super) enum InstanceEnding {
     /// All mini-batches were run.
-    Lived(InstanceResults),
+    Completed(InstanceResults),
     /// The process was killed because it took too long.
     TimedOut,
     /// The process died; the text says how.
@@ -165,13 +165,13 @@ impl PlanResult {
     /// The outcomes of the mini-batches, if the process lived to the end.
     pub(super) fn results(&self) -> Result<&InstanceResults, CheckFailure> {
         match &self.ending {
-            InstanceEnding::Lived(results) => Ok(results),
+            InstanceEnding::Completed(results) => Ok(results),
             InstanceEnding::TimedOut => Err(wrong("it took too long and was ended")),
             InstanceEnding::Died(how) => Err(wrong(format!("its process {how}"))),
         }
     }
 
-    /// The rows of a mini-batch without failed items.
+    /// The rows of a mini-batch. Fails if an item failed.
     pub(super) fn rows(&self, index: usize) -> Result<Vec<&str>, CheckFailure> {
         let outcomes = self.outcomes(index)?;
         let row = |it: &'_ Result<String, String>| it.as_ref().err().cloned();
@@ -194,7 +194,7 @@ impl PlanResult {
     pub(super) fn failure(&self, index: usize) -> Result<&Failure, CheckFailure> {
         let failure = self.mini_batch(index)?.failure.as_ref();
         match failure.map(|it| (it, skip_reason(it))) {
-            None => Err(wrong("the attempt went well, and should have failed")),
+            None => Err(wrong("the attempt succeeded, but it should have failed")),
             Some((_, Some(why))) => Err(why),
             Some((failure, None)) => Ok(failure),
         }

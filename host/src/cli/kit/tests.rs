@@ -9,7 +9,7 @@ use crate::node::trial::{InstanceResults, TrialResult};
 fn plan_result(results: InstanceResults) -> PlanResult {
     let empty = String::new;
     PlanResult {
-        ending: InstanceEnding::Lived(results),
+        ending: InstanceEnding::Completed(results),
         stdout: empty(),
         stderr: empty(),
         log: empty(),

@@ -48,7 +48,8 @@ fn is_other_version(known: &ManifestObject, answer: &ManifestObject) -> bool {
     known.found.length != answer.found.length || (both_report && known.version != answer.version)
 }
 
-/// An ETag without quotes and prefix: Azure lists it without quotes, but answers with quotes.
+/// An ETag without quotes and prefix: Azure's lists have ETags without quotes, but its other
+/// answers have them with quotes.
 fn bare_etag(e_tag: &str) -> &str {
     e_tag.trim_start_matches("W/").trim_matches('"')
 }

@@ -106,7 +106,8 @@ pub(super) enum FetchError {
         /// The object's length.
         expected: u64,
     },
-    /// An object of this size is larger than the rest of the cache.
+    /// An object is larger than the space that is left in the cache: the object's size, and the
+    /// space.
     #[error("it has {0}, and {1} are left in the cache (cache.size)")]
     Large(ByteSize, ByteSize),
     /// A listed object no longer exists, or was only the marker of a folder.
@@ -115,7 +116,8 @@ pub(super) enum FetchError {
     /// There is no object at an address.
     #[error("{0} holds no object; check the address")]
     Empty(String),
-    /// The objects of an address are larger than the rest of the cache, but must fit all together.
+    /// The objects of an address are larger than the space that is left in the cache, but all of
+    /// them must fit.
     #[error(
         "the objects of {0} take more than {1}, the space left in the cache: raise \
          cache.size in the file of datastores, or name fewer of them"

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 /// How often progress is reported.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(2);
-/// The objects of a page, which is the usual limit of stores.
+/// The number of objects of a page: the usual limit of stores.
 const PAGE_OBJECTS: usize = 1000;
 /// The maximum length of a reason in the manifest, in bytes.
 const MAX_REASON_BYTES: usize = 1000;
@@ -418,9 +418,10 @@ impl ObjectLister<'_> {
         Ok(false)
     }
 
-    /// Notes that an object is missing. With `is_retried`, the object is fetched again for its mini-batch.
-    /// Otherwise, the manifest has the reason. The entry has the object's name if objects are fetched on
-    /// demand, and else a substitute that is a valid file name.
+    /// Notes that an object is missing. With `is_retried`, the object is fetched again for its
+    /// mini-batch. Otherwise, the manifest has the reason. The entry in the manifest has the
+    /// object's name if objects are fetched on demand. Otherwise, it has a substitute that is a
+    /// valid file name.
     fn missing(
         &mut self,
         name: &str,

@@ -51,7 +51,7 @@ impl OpenStore {
                         builder = builder.with_config(key, value);
                     }
                 }
-                // Last, since the environment has variables for the bucket, too.
+                // This comes last, because environment variables may also name a bucket.
                 Self::S3(builder.with_bucket_name(container).build()?)
             }
             StoreKind::Azure => {
@@ -126,7 +126,7 @@ impl OpenStore {
 /// The start of a page, and its length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageRange {
-    /// The store's token for the end of the last page.
+    /// The store's token for the end of the previous page.
     pub(super) token: Option<String>,
     /// The key after which the page begins.
     pub(super) after: Option<String>,

@@ -49,7 +49,10 @@ pub fn serve() -> io::Result<()> {
     let request: Option<FetchRequest> =
         read_frame(&mut input, &mut Vec::new()).map_err(io::Error::other)?;
     let Some(request) = request else {
-        return Err(io::Error::new(ErrorKind::UnexpectedEof, "there is nothing to fetch"));
+        return Err(io::Error::new(
+            ErrorKind::UnexpectedEof,
+            "there is no request on standard input",
+        ));
     };
     if request.protocol != PROTOCOL_VERSION {
         return Err(io::Error::other("the program was replaced while a job began; start it again"));
@@ -58,7 +61,8 @@ pub fn serve() -> io::Result<()> {
     let _ = "localhost:1".to_socket_addrs();
     // Fails if a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // The runtime makes a pair of sockets, which the sandbox forbids. It runs on this thread.
+    // The runtime makes a pair of sockets, which the sandbox forbids, so we start it first. It runs
+    // on this thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let requests = match request.task {
         StoreTask::Serve => {

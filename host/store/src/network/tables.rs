@@ -58,8 +58,8 @@ impl Tables {
         }
     }
 
-    /// Fails if a prefix is inside a table. If the store does not allow us to check, we assume that it is not
-    /// inside.
+    /// Fails if a prefix is inside a table. If the store does not allow us to check, we assume that
+    /// the prefix is not inside a table.
     pub(super) async fn refuse_part(
         &self,
         store: &OpenStore,

@@ -22,7 +22,7 @@ impl EntryScript for Script {
         let width = items.first().map_or(0, Vec::len);
         let input = self.model.inputs().first().context("the model has no input")?;
         let outputs = self.model.run(&[(&input.name, Tensor::stack([width], items)?)])?;
-        // The labels of a classifier are `i64`.
+        // For the labels of a classifier, write `i64` instead of `f32`.
         let rows = outputs.at(0)?.rows::<f32>()?;
         Ok(Results::rows(files.iter().zip(rows).map(|(file, row)| {
             format!("{}: {row:?}", file.file_name().unwrap_or_default().display())

@@ -27,7 +27,7 @@ impl EntryScript for Script {
         let features = Tensor::new([people.num_rows(), FEATURES.len()], features)?;
         let input = self.model.inputs().first().context("the model has no input")?;
         let outputs = self.model.run(&[(&input.name, features)])?;
-        // Take the first number of each row. The labels of a classifier are `i64`.
+        // Take the first number of each row. For the labels of a classifier, write `i64` instead of `f32`.
         let rows = outputs.at(0)?.rows::<f32>()?;
         let predicted: Vec<f32> = rows.filter_map(|row| row.first().copied()).collect();
         Results::with_columns(&people, [("predicted", predicted)])

@@ -16,7 +16,7 @@ from ._results import as_arrow, text_rows
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-# An error shows the last of Sandmill's messages. This many lines are kept.
+# We keep this many of the last lines that Sandmill printed, because an error shows them.
 _KEPT_MESSAGES = 200
 
 

@@ -151,8 +151,8 @@ atexit.register(_processes.close_quietly)
 
 
 class Udf:
-    """A function that runs an entry script on tables. `udf` makes it. It can be pickled: the process that calls
-    it starts `sandmill map`."""
+    """A function that runs an entry script on tables. `udf` makes it. It can be pickled: a process
+    that calls the function starts its own `sandmill map`."""
 
     def __init__(self, script: str, options: Sequence[str]) -> None:
         self.script = script

@@ -2,7 +2,7 @@
 
 Names, defaults and rules are those of `azureml.pipeline.steps`, if they apply to one machine: see
 `docs/parallel-run-step.md`. The constructors check their parameters. A step writes a job file and runs it.
-Sandmill then checks the rest of the file.
+Sandmill then checks everything that the constructors did not check.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from . import _needs
 from ._shared import _door, _results, _script
 from ._shared._table import Table
 
-# The modules of Azure's SDK, for scripts that import them. The folder is added to the end of `sys.path`, so that
-# installed packages come first, and only while a script runs.
+# The modules of Azure's SDK, for scripts that import them. While a script runs, the folder is at the end of
+# `sys.path`, so that installed packages come first.
 _SCRIPT_SIDE = str(Path(__file__).resolve().parent / "_script_side")
 
 

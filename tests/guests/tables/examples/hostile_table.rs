@@ -1,5 +1,5 @@
-//! Hostile: misbehaves as `hostile_files` does, but takes tables. Otherwise it returns its table unchanged,
-//! as `echo_table` does.
+//! Hostile: misbehaves as `hostile_files` does, but takes tables. In attempts and mini-batches in
+//! which it does not misbehave, it returns its table unchanged, as `echo_table` does.
 
 use sandmill_guest::arrow_array::RecordBatch;
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Table};

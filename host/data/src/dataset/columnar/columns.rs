@@ -1,4 +1,5 @@
-//! Determines the columns of an input, and how the columns of one file become them.
+//! Determines the columns of an input (its table), and how the columns of one file become those of
+//! the table.
 
 use super::schema::to_message;
 use crate::dataset::{DatasetError, err};
@@ -15,7 +16,7 @@ pub struct InputColumns {
     fields: Vec<Field>,
     /// The names of all columns, including those that are not wanted.
     names: Vec<String>,
-    /// The first file that the columns were learned from, as messages name it.
+    /// The first file that the columns were learned from. Messages name it.
     origin: Option<String>,
 }
 
@@ -37,9 +38,9 @@ impl InputColumns {
         self.origin.is_some()
     }
 
-    /// Adds the columns of a file after the known columns. A wider type replaces a narrower one. Fails, and
-    /// adds nothing, if neither type holds all values of the other, if the file has no columns or two with
-    /// the same name, or if there are too many columns for the guest.
+    /// Adds the columns of a file after the known columns. A wider type replaces a narrower one.
+    /// Fails and adds nothing if neither type holds all values of the other, if the file has no
+    /// columns or two with the same name, or if the guest cannot receive so many columns.
     pub fn learn(&mut self, schema: &Schema, origin: &str) -> Result<(), DatasetError> {
         check_names(schema)?;
         if self.wanted.is_none() && schema.fields().is_empty() {
@@ -89,7 +90,7 @@ impl InputColumns {
         } else {
             err!(
                 "column '{}' is {new_type}, but {known_type} in {}, and neither type holds all values of \
-                 the other; write the files with one type, or leave the column out with the key columns",
+                 the other; write the files with one type, or leave the column out with the key `columns`",
                 field.name(),
                 self.origin(),
             )
@@ -132,7 +133,7 @@ pub fn check(
         None => Ok(()),
         Some(added) => err!(
             "has a column '{}' ({}), which {origin} does not have; set schema_inference: full, which takes \
-             the columns of all files, or list the wanted columns with the key columns",
+             the columns of all files, or list the wanted columns with the key `columns`",
             added.name(),
             added.data_type(),
         ),
@@ -361,7 +362,7 @@ mod tests {
         columns.learn(&schema(&[("c", Boolean), ("a", Int64)]), "two.parquet").unwrap();
         assert_eq!(describe(&columns.schema()), "a Int64, b Utf8, c Boolean");
         let error = columns.learn(&schema(&[("d", Int32), ("b", Int32)]), "three").unwrap_err();
-        insta::assert_snapshot!(error, @"column 'b' is Int32, but Utf8 in one.parquet, and neither type holds all values of the other; write the files with one type, or leave the column out with the key columns");
+        insta::assert_snapshot!(error, @"column 'b' is Int32, but Utf8 in one.parquet, and neither type holds all values of the other; write the files with one type, or leave the column out with the key `columns`");
         assert_eq!(columns.schema().fields().len(), 3, "no column of the file was added");
         let twice = Schema::new(vec![Field::new("a", Int32, true), Field::new("a", Int32, true)]);
         let error = columns.learn(&twice, "four").unwrap_err();
@@ -396,7 +397,7 @@ mod tests {
             check(&schema(file), &first, true, "one.parquet").unwrap_err()
         };
         insta::assert_snapshot!(refusal(&[("a", Int64)]), @"column 'a' is Int64, but Int32 in one.parquet; set schema_inference: full, which takes the wider type, or write the files with one type");
-        insta::assert_snapshot!(refusal(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet does not have; set schema_inference: full, which takes the columns of all files, or list the wanted columns with the key columns");
+        insta::assert_snapshot!(refusal(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet does not have; set schema_inference: full, which takes the columns of all files, or list the wanted columns with the key `columns`");
         insta::assert_snapshot!(refusal(&[]), @"has no columns");
         check(&schema(&[("a", Int16)]), &first, true, "one").unwrap();
     }

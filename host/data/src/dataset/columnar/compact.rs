@@ -1,5 +1,5 @@
-//! Drops data that only other rows need. A slice of a view or dictionary array still refers to the texts of
-//! all rows of the array that it was cut from. This is also true inside lists and structs.
+//! Drops data that only other rows need. A slice of a view or dictionary array still refers to the
+//! texts of all rows of the original array. This is also true inside lists and structs.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,

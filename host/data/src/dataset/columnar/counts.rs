@@ -32,10 +32,10 @@ pub(super) fn check_pages(
     Ok(())
 }
 
-/// How many values the pages of a column state. `None` if the pages cannot be read. A page may state a count
-/// of values and a count of rows. We prefer the count of values, because some writers put the count of values
-/// into the field for rows. Without lists, both counts are the same. With lists, the reader uses the count of
-/// rows only if [`has_all_rows`] is true.
+/// How many values a column has, according to its pages. `None` if the pages cannot be read. A page
+/// may state a count of values and a count of rows. We prefer the count of values, because some
+/// writers put the count of values into the field for rows. Without lists, both counts are the
+/// same. With lists, the reader uses the count of rows only if [`has_all_rows`] is true.
 fn count_values(file: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
     let rows = usize::try_from(rows).ok()?;
     let mut pages = SerializedPageReader::new(Arc::clone(file), column, rows, None).ok()?;
@@ -50,8 +50,8 @@ fn count_values(file: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: i64)
     Some(values)
 }
 
-/// Whether all pages of a column state their rows, and the sum is `rows`, the number of rows in the row
-/// group.
+/// Whether each page of a column states its number of rows, and their sum is `rows`, the number of
+/// rows in the row group.
 pub(super) fn has_all_rows(
     file: &Arc<FileReader>,
     column: &ColumnChunkMetaData,

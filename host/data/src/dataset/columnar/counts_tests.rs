@@ -1,4 +1,5 @@
-//! Wrong counts of values are reported before a row is passed on. Wrong counts of rows are not used.
+//! Tests that reading fails before it returns a row if a count of values is wrong, and that wrong
+//! counts of rows are not used.
 
 use super::counts::has_all_rows;
 use super::file_reader::FileReader;

@@ -33,13 +33,14 @@ impl DictionaryValues {
     }
 }
 
-/// The slices of one file, in order. Together they hold each row once.
+/// The slices of one file, in order. Together they contain each row exactly once.
 ///
 /// If the size is in bytes, consecutive small parts share a slice, up to the size. A part of more than one
 /// and a half times the size is cut into slices with about the same number of rows, as near to the size as
 /// possible. To read such a slice, a worker reads and decodes some of the part again.
 ///
-/// If the size is in rows, all slices except the last have this many rows, wherever parts end.
+/// If the size is in rows, all slices except the last have this many rows, and may cross the
+/// boundaries of parts.
 #[derive(Debug)]
 pub struct FileSlices {
     file: String,
@@ -149,7 +150,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The part, the skipped rows, the rows and the bytes of each slice. A part has rows and bytes.
+    /// Cuts `parts`, given as the rows and the bytes of each. Returns the part, the skipped rows,
+    /// the rows and the bytes of each slice.
     fn cut(parts: &[(u64, u64)], size: SliceSize) -> Vec<(u64, u64, u64, u64)> {
         let parts = parts
             .iter()

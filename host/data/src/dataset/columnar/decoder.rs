@@ -1,6 +1,6 @@
-//! A decoder for columns of one row group that continues from slice to slice. A new decoder must skip all
-//! values of a page before the first row of its slice, and a page may hold millions of values and hundreds of
-//! slices.
+//! A decoder for columns of one row group. It continues from slice to slice, because a new decoder
+//! would have to skip all values in the page before its slice. A page may hold millions of values
+//! and hundreds of slices.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
@@ -31,8 +31,8 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder for these columns from row `first` on, for slices of about `rows` rows. `None` if the
-    /// library cannot decode them.
+    /// A decoder for these columns from row `first` on, for slices of about `rows` rows. `None` if
+    /// the `parquet` crate cannot decode them.
     pub(super) fn new(
         footer: &ArrowReaderMetadata,
         row_group: &dyn RowGroups,
@@ -59,9 +59,9 @@ impl Decoder {
         &self.columns
     }
 
-    /// Whether this decoder should read these columns from row `first` on. It would decode the rows before
-    /// `first`, and a new decoder would skip `skipped` values. False if this decoder has other columns or is
-    /// past the row, or if a new decoder is faster.
+    /// Whether this decoder should read these columns from row `first` on. This decoder would
+    /// decode the rows before `first`, while a new decoder would skip `skipped` values. False if
+    /// this decoder has other columns or is past row `first`, or if a new decoder is faster.
     pub(super) fn should_continue(&self, columns: &[usize], first: usize, skipped: usize) -> bool {
         let Some(gap) = first.checked_sub(self.next) else { return false };
         self.columns == columns && gap.saturating_mul(DECODING_COST) <= skipped

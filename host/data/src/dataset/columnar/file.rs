@@ -48,7 +48,8 @@ impl TypedTableFile {
         self.inner.schema()
     }
 
-    /// All columns, with the types that they have in this table: its 96-bit times may be in microseconds.
+    /// All columns of the file, with the types that `table` needs: its 96-bit times may be in
+    /// microseconds.
     pub fn schema_in(&mut self, table: &Schema) -> Result<SchemaRef, DatasetError> {
         self.inner.schema_in(table)
     }
@@ -69,7 +70,7 @@ impl TypedTableFile {
         self.found
     }
 
-    /// The file itself.
+    /// The reader of the file's bytes.
     pub(super) fn reader(&self) -> &FileReader {
         &self.reader
     }
@@ -79,9 +80,9 @@ impl TypedTableFile {
         self.reader.current_version() == Some(self.found)
     }
 
-    /// Cuts the rows into slices of this size. Only the bytes of `columns` count. The slices name the file
-    /// `file`. The rows of a database are one slice. Fails if a row is too large, or if a column cannot be
-    /// read or does not fit `columns`.
+    /// Cuts the rows into slices of this size. Only the bytes of `columns` count towards the size.
+    /// Each slice refers to the file as `file`. All rows of a database are in one slice. Fails if a
+    /// row is too large, or if a column cannot be read or does not fit `columns`.
     pub fn cut(
         &mut self,
         columns: &Schema,
@@ -96,7 +97,7 @@ impl TypedTableFile {
         if let Some(part) = parts.iter().find(is_huge) {
             return err!(
                 "has rows of about {}, and a mini-batch takes at most {}, because a worker holds it in \
-                 memory; leave long columns out with the key columns, or split the rows",
+                 memory; leave long columns out with the key `columns`, or split the rows",
                 ByteSize(part.bytes / part.rows),
                 ByteSize(MAX_SLICE),
             );
@@ -110,8 +111,9 @@ impl TypedTableFile {
         Ok(FileSlices::new(file, parts.into_iter().map(with_missing).collect(), size))
     }
 
-    /// Reads `rows` rows as a table with `columns`. Begins in this part, after its first `skip` rows. Also
-    /// returns which rows are left out, counted from 0.
+    /// Reads `rows` rows as a table with `columns`. Begins in part `part`, after its first `skip`
+    /// rows. Also returns the indexes of the rows that are left out, counted from the first row
+    /// read.
     pub(super) fn read(
         &mut self,
         (part, skip): (u64, u64),

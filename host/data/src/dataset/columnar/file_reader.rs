@@ -146,7 +146,7 @@ impl FileReader {
         Ok(bytes)
     }
 
-    /// Reads bytes that end in the tail.
+    /// Reads a range of bytes that ends in the tail.
     fn bytes_with_tail(&self, start: u64, end: u64) -> Result<Vec<u8>, DatasetError> {
         let mut bytes = match self.length.checked_sub(start) {
             Some(before) => self.bytes(start, before)?,

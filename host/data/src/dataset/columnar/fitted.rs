@@ -14,12 +14,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The rows that are left out, and why. A report has a maximum number of reasons: further rows have `None`.
+/// The rows that are left out, and why. `None` for rows beyond the maximum number of reasons in a
+/// report.
 pub(super) type MisfitRows = BTreeMap<usize, Option<String>>;
 
-/// Turns a batch of the needed columns into a batch of the table. `file` has the types in which the file's
-/// columns are passed on. The batch may still have stored values. Returns the rows that fit, and the rows
-/// that are left out.
+/// Turns a batch of the needed columns into a batch of the table. In `batch`, 96-bit times and
+/// intervals may still be plain bytes. `file` has the types that they must be converted to. Returns
+/// the rows that fit, and the rows that are left out.
 pub(super) fn fitted(
     batch: &RecordBatch,
     file: &Schema,
@@ -57,8 +58,8 @@ fn table(
     }
 }
 
-/// The table's columns. Adds the rows that do not fit to `misfits`. If there are such rows, the columns must
-/// not be used.
+/// The table's columns. Adds the rows that do not fit to `misfits`. If it adds any row, the caller
+/// must not use the columns.
 fn arrays(
     batch: &RecordBatch,
     file: &Schema,
@@ -109,7 +110,7 @@ fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), Dataset
 /// Converts a column of the file to one of the table.
 struct ColumnConversion<'a> {
     name: &'a str,
-    /// The type in which the file passes the column on.
+    /// The type of the column in the file, after 96-bit times and intervals are converted.
     from: &'a DataType,
     to: &'a DataType,
 }

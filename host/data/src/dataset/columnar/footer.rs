@@ -1,6 +1,6 @@
-//! Reads the parts of a Parquet footer that are needed to read rows, and writes them again. Skips unknown
-//! fields and fields of an unexpected type, as Thrift's own readers do. The field numbers are those of
-//! parquet.thrift: a footer is a `FileMetaData`.
+//! Parses the parts of a Parquet footer that we need to read rows, and serializes them again. Skips
+//! unknown fields and fields of an unexpected type, as Thrift's own readers do. The field numbers
+//! are those of parquet.thrift: a footer is a `FileMetaData`.
 
 use super::thrift::{BINARY, I32, I64, LIST, STRUCT, StructWriter, ThriftScan};
 
@@ -109,8 +109,8 @@ impl<'a> Footer<'a> {
         Some(footer)
     }
 
-    /// Writes the footer. Leaves out the orders of values (`column_orders` and `sorting_columns`), because
-    /// nothing here uses them.
+    /// Writes the footer. Leaves out the orders of values (`column_orders` and `sorting_columns`),
+    /// because our readers do not use them.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut put = StructWriter::new(&mut out);
@@ -231,7 +231,8 @@ impl<'a> ChunkMetadata<'a> {
             }
             Some(true)
         })?;
-        // Refuses empty chunks: they are invalid, and each takes more memory than bytes in the file.
+        // Refuses empty chunks: they are invalid, and each takes more memory than it has bytes in
+        // the file.
         let has_pages = chunk.compressed_bytes.is_some() && chunk.start().is_some();
         (has_pages || chunk.is_encrypted).then_some(chunk)
     }

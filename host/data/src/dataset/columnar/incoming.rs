@@ -133,7 +133,8 @@ impl<R: Read> StreamBatches<R> {
         Ok(Some(bytes))
     }
 
-    /// The length of the body of the message with this metadata. Fails if such a message is not allowed here.
+    /// The length of the body of the message with this metadata. Fails if the stream may not have a
+    /// message of this kind at this point.
     fn body_length(&self, metadata: &[u8]) -> Result<u64, DatasetError> {
         let message = parse_message(metadata)?;
         match (message.header_type(), self.has_schema) {
@@ -178,7 +179,8 @@ fn broken(problem: &str, error: &ArrowError) -> DatasetError {
     DatasetError(format!("has {problem}: {error}"))
 }
 
-/// Fails if an Arrow IPC stream cannot begin with these four bytes. The error says what begins like this.
+/// Fails if an Arrow IPC stream cannot begin with these four bytes. The error says which format
+/// begins like this.
 fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
     let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
     if bytes == CONTINUATION || u64::from(length) <= MAX_METADATA {

@@ -146,7 +146,7 @@ impl ArrowFile {
         }
         self.last_read = None;
         if index < self.next_message {
-            // Later messages may have replaced dictionaries, so we start again.
+            // Later messages may have replaced dictionaries, so we read all dictionaries again.
             self.dictionaries.clear();
             self.next_message = 0;
         }

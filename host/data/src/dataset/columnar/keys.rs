@@ -168,7 +168,7 @@ pub(super) fn varint(bytes: &mut &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Keys in the form that the library writes, complete and cut short.
+    /// Keys in the form that the `parquet` crate writes, complete and truncated.
     #[test]
     fn keys_of_any_width_are_looked_up() {
         for bits in 0..=20_u32 {

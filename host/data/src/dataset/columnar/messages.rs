@@ -1,5 +1,5 @@
-//! Finds the messages of Arrow IPC in a file with a footer or in a stream, and reads their metadata, but not
-//! their bodies.
+//! Finds the messages of Arrow IPC in a file with a footer or in a stream. Reads their metadata but
+//! not their bodies.
 
 use super::file_reader::FileReader;
 use crate::dataset::csv::MAX_SLICE;
@@ -62,7 +62,8 @@ pub(super) fn contents(file: &FileReader) -> Result<Contents, DatasetError> {
     }
 }
 
-/// The number of bytes before the metadata of a message: its length, and the continuation marker before that.
+/// The number of bytes before the metadata of a message: an optional continuation marker, and the
+/// length.
 pub(super) fn prefix_length(bytes: &[u8]) -> usize {
     if bytes.starts_with(CONTINUATION) { 8 } else { 4 }
 }
@@ -131,7 +132,9 @@ fn file_contents(file: &FileReader) -> Result<Contents, DatasetError> {
     let length = file.length();
     let trailer = file.peek(length.saturating_sub(TRAILER_BYTES), TRAILER_BYTES)?;
     let Some((footer_bytes, MAGIC)) = trailer.split_first_chunk::<4>() else {
-        return err!("is cut off or broken: an Arrow file ends with ARROW1, and it does not");
+        return err!(
+            "is cut off or broken: an Arrow file ends with ARROW1, but this file does not"
+        );
     };
     let footer_bytes = u64::from(u32::from_le_bytes(*footer_bytes));
     let start = length.checked_sub(TRAILER_BYTES + footer_bytes);
@@ -190,13 +193,13 @@ fn check_bounds(file: &FileReader, message: &DataMessage) -> Result<(), DatasetE
     Ok(())
 }
 
-/// Walks over the messages of a stream, and of the streams that follow it. Each stream begins with a schema,
-/// and all schemas must be the same.
+/// Walks over the messages of a stream, and of the streams that follow it in the file. Each stream
+/// begins with a schema, and all schemas must be the same.
 fn stream_contents(file: &FileReader) -> Result<Contents, DatasetError> {
     let mut offset = 0;
     let mut schema = None;
     let mut messages = Vec::new();
-    // Whether the current stream has not ended.
+    // Whether the end-of-stream mark of the current stream is still to come.
     let mut is_open = false;
     while offset < file.length() {
         let mut head = file.peek(offset, FIRST_READ_BYTES)?;
@@ -257,7 +260,7 @@ fn stream_contents(file: &FileReader) -> Result<Contents, DatasetError> {
     }
     let Some(schema) = schema else {
         return err!(
-            "is not an Arrow file or stream; correct the key format, or leave the file out by a glob"
+            "is not an Arrow file or stream; correct the key `format`, or leave the file out with a glob"
         );
     };
     check_padding(file, offset)?;

@@ -1,5 +1,5 @@
-//! Limits how deeply a Parquet footer nests its columns. The library reads footers recursively, and a footer
-//! of a few megabytes can have a million levels: more than a stack holds.
+//! Limits how deeply a Parquet footer nests its columns. The `parquet` crate reads footers
+//! recursively, and a footer of a few megabytes can have a million levels: more than a stack holds.
 
 use super::thrift::{I32, LIST, MAX_DEPTH, STRUCT, ThriftScan};
 use crate::dataset::{DatasetError, err};

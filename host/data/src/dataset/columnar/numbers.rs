@@ -1,7 +1,7 @@
-//! Reads columns of numbers without nulls from their pages directly into the memory that is passed on.
-//! Parquet stores numbers one after the other, as Arrow does, or as keys of a dictionary. The library reads
-//! all other columns. For numbers the library is slower: it copies dictionaries, and clears memory before it
-//! writes.
+//! Reads columns of numbers without nulls from their pages directly into the buffers of Arrow
+//! arrays. Parquet stores numbers one after the other, as Arrow does, or as keys of a dictionary.
+//! The `parquet` crate reads all other columns. For numbers the crate is slower: it copies
+//! dictionaries, and clears memory before it writes.
 
 use super::keys::{look_up, varint};
 use arrow::buffer::{Buffer, MutableBuffer};
@@ -22,8 +22,9 @@ pub(super) struct NumberStorage {
 }
 
 impl NumberStorage {
-    /// How the numbers of a column are stored, if it becomes an array of this type. `None` if the column may
-    /// hold values that are not stored as in such an array, or if some values are known to be null.
+    /// How the numbers of a column are stored, if the column becomes an array of type `data_type`.
+    /// `None` if Parquet may store the values in another form than Arrow, or if some values are
+    /// known to be null.
     pub(super) fn for_column(column: &ColumnChunkMetaData, data_type: &DataType) -> Option<Self> {
         let descriptor = column.column_descr();
         let is_long = match (column.column_type(), data_type) {
@@ -78,13 +79,13 @@ impl NumberStorage {
     }
 }
 
-/// The memory of numbers that were passed on. The next slice reuses the memory if nothing else refers to it
-/// by then.
+/// The buffers of the last slice's numbers. The next slice reuses a buffer if nothing else refers
+/// to it by then.
 #[derive(Debug, Default)]
 pub(super) struct NumberPool(Vec<Buffer>);
 
 impl NumberPool {
-    /// Returns free memory of the pool, or new memory. It may have old contents.
+    /// Returns a free buffer of the pool, or a new one. The buffer may have old contents.
     pub(super) fn acquire(&mut self) -> MutableBuffer {
         while let Some(buffer) = self.0.pop() {
             if let Ok(free) = buffer.into_mutable() {
@@ -94,7 +95,8 @@ impl NumberPool {
         MutableBuffer::new(0)
     }
 
-    /// Replaces the pool with memory that is passed on now, and that may be free later.
+    /// Replaces the pool with the buffers of the current slice. They may be free when the next
+    /// slice is read.
     pub(super) fn lend(&mut self, numbers: impl IntoIterator<Item = Buffer>) {
         self.0 = numbers.into_iter().collect();
     }
@@ -231,7 +233,8 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns).unwrap()
     }
 
-    /// The result is the same as the library's, for all ways to write numbers and for any range of rows.
+    /// The result is the same as the `parquet` crate's, for all ways to write numbers and for any
+    /// range of rows.
     #[test]
     fn numbers_are_read_as_the_library_reads_them() {
         let folder = tempfile::tempdir().unwrap();
@@ -281,14 +284,15 @@ mod tests {
                     );
                     assert_eq!(batches[0].schema().fields(), table.schema().fields(), "{name}");
                 }
-                // The library reads deltas. The writer uses them for all types except floats.
+                // The `parquet` crate reads deltas. The writer uses deltas for all types except
+                // floats.
                 let expected = if name == "deltas" { 2 * 2 } else { table.num_columns() };
                 assert_eq!(file.number_count(), expected, "{name} {distinct}");
             }
         }
     }
 
-    /// Whatever is wrong with a file, the numbers are the same as those that the library reads.
+    /// Even if a file is damaged, the numbers are the same as those that the `parquet` crate reads.
     #[test]
     fn damaged_numbers_are_read_as_the_library_reads_them() {
         let folder = tempfile::tempdir().unwrap();

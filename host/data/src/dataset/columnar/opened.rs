@@ -31,11 +31,11 @@ const TRAILER_BYTES: u64 = 8;
 /// A file and its footer.
 #[derive(Debug)]
 pub(super) struct OpenedFile {
-    /// The file. If the footer had to be repaired, the repaired one follows the end of the file.
+    /// The file. If we repaired the footer, the new footer follows the original end of the file.
     pub(super) file: FileReader,
-    /// The footer, with columns in the form in which the library reads them.
+    /// The footer. Its columns have the types that the `parquet` crate reads.
     pub(super) footer: ArrowReaderMetadata,
-    /// The columns in the form in which they are passed on.
+    /// The columns, with their types after 96-bit times and intervals are converted.
     pub(super) schema: SchemaRef,
     /// The leaf columns that are encrypted.
     pub(super) encrypted: Vec<usize>,
@@ -66,7 +66,7 @@ pub(super) fn open(file: FileReader) -> Result<OpenedFile, DatasetError> {
     Ok(opened)
 }
 
-/// Reads the footer with the library.
+/// Reads the footer with the `parquet` crate.
 fn load(file: &FileReader) -> Result<ArrowReaderMetadata, ParquetError> {
     let options = ArrowReaderOptions::new()
         .with_page_index_policy(PageIndexPolicy::Skip)
@@ -74,7 +74,7 @@ fn load(file: &FileReader) -> Result<ArrowReaderMetadata, ParquetError> {
     ArrowReaderMetadata::load(file, options)
 }
 
-/// Whether a footer holds something that the library would misread.
+/// Whether a footer holds something that the `parquet` crate would misread.
 fn needs_repair(footer: &ArrowReaderMetadata) -> bool {
     let metadata = footer.metadata();
     let schema = footer.parquet_schema();
@@ -95,9 +95,10 @@ fn needs_repair(footer: &ArrowReaderMetadata) -> bool {
         })
 }
 
-/// Repairs the footer. Returns the file with a footer that the library reads correctly, that footer, and the
-/// columns in the form in which they are passed on. If the footer cannot be repaired, fails with
-/// `first_error`, the library's error for the original footer.
+/// Repairs the footer. Returns the file with a footer that the `parquet` crate reads correctly,
+/// that footer, and the columns, with their types after 96-bit times and intervals are converted.
+/// If the footer cannot be repaired, fails with `first_error`, the crate's error for the original
+/// footer.
 fn repaired(
     file: &FileReader,
     bytes: &[u8],
@@ -150,12 +151,12 @@ fn footer_bytes(file: &FileReader) -> Result<Vec<u8>, DatasetError> {
     }
     if first_magic != MAGIC {
         return err!(
-            "is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file \
-             out by a glob"
+            "is not a Parquet file: it does not begin with PAR1; correct the key `format`, or leave the file \
+             out with a glob"
         );
     }
     if last_magic != MAGIC || length_bytes.len() < 4 || length < 12 {
-        return err!("is cut off or broken: a Parquet file ends with PAR1, and it does not");
+        return err!("is cut off or broken: a Parquet file ends with PAR1, but this file does not");
     }
     let footer_length =
         length_bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));

@@ -1,5 +1,6 @@
-//! Corrects data pages of version 2 that claim to be uncompressed and are not. One program wrote all its
-//! pages like this. We recognize the program by its name, as other readers do.
+//! Corrects data pages of version 2 that claim to be uncompressed although they are compressed. One
+//! program wrote all its pages like this. We recognize the program by its name, as other readers
+//! do.
 
 use super::file_reader::{BytePatch, FileReader};
 use super::repair::version_of;
@@ -9,7 +10,8 @@ use parquet::file::metadata::ColumnChunkMetaData;
 
 /// The program that wrote such pages in its versions before 2.
 const PROGRAM: &[u8] = b"parquet-cpp";
-/// The field types of a boolean in Thrift's compact protocol. There the type also gives the value.
+/// The field types of a boolean in Thrift's compact protocol. In that protocol, the type also gives
+/// the value.
 const TRUE: u8 = 1;
 const FALSE: u8 = 2;
 /// Field numbers of Parquet's `PageHeader`.
@@ -22,7 +24,7 @@ const FIRST_READ_BYTES: u64 = 1 << 10;
 /// The maximum length of the header of a page.
 const MAX_HEADER_BYTES: u64 = 16 << 20;
 
-/// Whether the program that wrote a file wrote such pages.
+/// Whether the program that wrote a file marked compressed pages as uncompressed.
 pub(super) fn writes_wrong_flags(created_by: &str) -> bool {
     version_of(created_by.as_bytes(), PROGRAM).is_some_and(|version| version < (2, 0, 0))
 }

@@ -1,4 +1,5 @@
-//! Pages that claim to be uncompressed and are not. They are read if their writer is known for such pages.
+//! Tests pages that claim to be uncompressed although they are compressed. We read them if their
+//! writer is known for such pages.
 
 use super::file_reader::FileReader;
 use super::parquet::ParquetFile;
@@ -20,8 +21,8 @@ const OLD_WRITER: &[u8] = b"parquet-cpp version 1.5.1-SNAPSHOT";
 #[derive(Clone, Copy, Debug)]
 enum Flag {
     Uncompressed,
-    /// The same, but the head of the field has its whole number instead of the difference to the number
-    /// before.
+    /// Like `Uncompressed`, but the head of the field has the field's number instead of the
+    /// difference from the number of the field before.
     UncompressedLongForm,
     Compressed,
     Missing,
@@ -81,7 +82,8 @@ fn file(created_by: &'static [u8], codec: i64, body: fn(&[i32]) -> Vec<u8>, flag
     })
 }
 
-/// All rows, read in slices of this many rows. If `as_numbers` is false, the library reads the column.
+/// All rows, read in slices of this many rows. If `as_numbers` is false, the `parquet` crate reads
+/// the column.
 fn read(bytes: &[u8], rows: usize, as_numbers: bool) -> Result<Vec<i32>, DatasetError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");

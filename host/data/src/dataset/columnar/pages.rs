@@ -1,6 +1,6 @@
-//! Reads the pages of a row group that is cut into several slices. Slices come in order, so we keep the page
-//! in which a slice ends: we unpack it only once, and do not read the pages before it again. We also keep the
-//! decoder that has stopped in that page.
+//! Reads the pages of a row group that is cut into several slices. Slices come in order, so we keep
+//! the page in which a slice ends. Thus we unpack this page only once, and do not read the pages
+//! before it again. We also keep the decoder that has stopped in this page.
 
 use super::counts::has_all_rows;
 use super::decoder::Decoder;
@@ -28,7 +28,7 @@ pub(super) struct Chunks {
     group: usize,
     /// The chunks by leaf column.
     chunks: HashMap<usize, Arc<Mutex<ChunkReader>>>,
-    /// The decoder of the columns that the library decodes.
+    /// The decoder of the columns that the `parquet` crate decodes.
     decoder: Option<Decoder>,
     /// How many decoders were made.
     #[cfg(test)]
@@ -47,11 +47,11 @@ struct ChunkReader {
     dictionary: Option<Page>,
     /// The last page that was read.
     page: Option<Page>,
-    /// The number of rows before that page. In a column with lists, the number of values: only a decoder
-    /// finds out how many rows they are.
+    /// The number of rows before that page. In a column with lists, the number of values before it:
+    /// only a decoder can find the number of rows.
     before: usize,
     has_lists: bool,
-    /// Whether the column has lists, and its pages state their rows plausibly.
+    /// Whether the column has lists, and its pages state plausible numbers of rows.
     states_rows: bool,
     /// The first row of each page, if the file's page index states them.
     first_rows: Option<Vec<usize>>,
@@ -112,7 +112,7 @@ impl Chunks {
             && (self.chunks.values().all(can_read_on) || self.should_decoder_continue(first))
     }
 
-    /// Whether the kept pages are small enough to stay.
+    /// Whether the pages are small enough to be kept.
     pub(super) fn may_stay(&self) -> bool {
         let bytes = |chunk: &Arc<Mutex<ChunkReader>>| {
             let chunk = locked(chunk);
@@ -148,8 +148,8 @@ impl Chunks {
         numbers.finish()
     }
 
-    /// Decodes `rows` rows of columns from row `first` on. `None` if the library cannot decode them. After
-    /// `None` these chunks must not be used again.
+    /// Decodes `rows` rows of columns from row `first` on. `None` if the `parquet` crate cannot
+    /// decode them. After `None` these chunks must not be used again.
     pub(super) fn decode(
         &mut self,
         footer: &ArrowReaderMetadata,
@@ -203,7 +203,7 @@ impl Chunks {
     }
 }
 
-/// Whether the page index is possible for these leaf columns.
+/// Whether the page index has possible values for these leaf columns.
 pub(super) fn is_index_possible(metadata: &ParquetMetaData, leaves: &[usize]) -> bool {
     metadata.row_groups().iter().enumerate().all(|(number, group)| {
         let index = metadata.page_index_for_row_group(number);
@@ -282,7 +282,8 @@ impl Iterator for SingleChunk {
 impl PageIterator for SingleChunk {}
 
 impl ChunkReader {
-    /// Whether a new decoder can begin at this position. In a column with lists only at the start.
+    /// Whether a new decoder can begin at this position. In a column with lists, a decoder can
+    /// begin only at the start.
     fn can_start_decoder(&self) -> bool {
         !self.has_lists || (self.page.is_none() && self.before == 0)
     }
@@ -343,8 +344,8 @@ impl ChunkReader {
         Some(())
     }
 
-    /// The metadata of a page with the right number of rows. `num_rows` becomes `None` if only the number of
-    /// values is known: some writers put values in the count of rows.
+    /// Corrects the number of rows in a page's metadata. Some writers put the number of values
+    /// there, so `num_rows` becomes `None` if only the number of values is known.
     fn with_right_rows(&self, mut page: PageMetadata) -> PageMetadata {
         page.num_rows = match self.has_lists {
             false => page.num_levels.or(page.num_rows),
@@ -378,7 +379,7 @@ struct DecoderPages {
 #[derive(Clone, Copy)]
 enum PageStage {
     Dictionary,
-    /// The rows that have been passed, as one page that can only be skipped.
+    /// All rows before the last page that was read, as one page that the decoder can only skip.
     Passed,
     /// The last page that was read.
     Kept,

@@ -25,19 +25,19 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The library's message about a page that does not match its checksum.
+/// The `parquet` crate's message about a page that does not match its checksum.
 const WRONG_CHECKSUM: &str = "CRC checksum mismatch";
-/// If the columns of a read have at most this many bytes, they are read into memory first. Longer columns are
-/// read page by page.
+/// If the columns that a slice needs have at most this many bytes, we read them into memory first.
+/// We read longer columns page by page.
 const MAX_HELD_BYTES: u64 = 16 << 20;
 
 /// An open file whose footer has been read.
 #[derive(Debug)]
 pub(super) struct ParquetFile {
     file: FileReader,
-    /// The footer. Its columns have the form in which the library reads them.
+    /// The footer. Its columns have the types that the `parquet` crate reads.
     footer: ArrowReaderMetadata,
-    /// The columns in the form in which they are passed on.
+    /// The columns, with their types after 96-bit times and intervals are converted.
     schema: SchemaRef,
     /// The leaf columns that are encrypted.
     encrypted: Vec<usize>,
@@ -49,7 +49,7 @@ pub(super) struct ParquetFile {
     not_numbers: HashSet<usize>,
     /// Whether pages may claim to be uncompressed although they are compressed.
     has_wrong_flags: bool,
-    /// The row groups and leaf columns whose values were counted.
+    /// The column chunks whose values were counted, each as a row group and a leaf column.
     counted: HashSet<(usize, usize)>,
     /// The memory of the last slice's numbers.
     pool: NumberPool,
@@ -75,12 +75,12 @@ impl ParquetFile {
         })
     }
 
-    /// All columns, in the form in which they are passed on.
+    /// All columns, with their types after 96-bit times and intervals are converted.
     pub(super) fn schema(&self) -> &SchemaRef {
         &self.schema
     }
 
-    /// All columns, in the form in which they are passed on to this table. Its 96-bit times may be in
+    /// Like [`Self::schema`], but with the types that `table` needs: its 96-bit times may be in
     /// microseconds.
     pub(super) fn schema_in(&self, table: &Schema) -> SchemaRef {
         match self.schema.fields() == self.stored_schema().fields() {
@@ -95,7 +95,8 @@ impl ParquetFile {
         groups.map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).collect()
     }
 
-    /// All columns, in the form that [`Self::read`] returns: stored values are not yet converted.
+    /// All columns, with the types that [`Self::read`] returns: 96-bit times and intervals are not
+    /// yet converted.
     pub(super) fn stored_schema(&self) -> &SchemaRef {
         self.footer.schema()
     }
@@ -114,14 +115,14 @@ impl ParquetFile {
                 if self.encrypted.contains(&leaf) {
                     return err!(
                         "column '{}' is encrypted, which cannot be read; write it without encryption, or \
-                         leave the column out with the key columns",
+                         leave the column out with the key `columns`",
                         column.column_path().string(),
                     );
                 }
                 if column.compression() == Compression::LZO {
                     return err!(
                         "column '{}' is compressed with LZO, which cannot be read; use snappy, gzip, \
-                         brotli, zstd, lz4 or no compression, or leave the column out with the key columns",
+                         brotli, zstd, lz4 or no compression, or leave the column out with the key `columns`",
                         column.column_path().string(),
                     );
                 }
@@ -221,15 +222,16 @@ impl ParquetFile {
         )
     }
 
-    /// The row groups, and leaf columns of the given columns, whose values have not been counted.
+    /// The chunks of these columns in these row groups whose values have not been counted, each as
+    /// a row group and a leaf column.
     fn uncounted(&self, groups: Range<usize>, columns: &[usize]) -> Vec<(usize, usize)> {
         let leaves = self.leaves(columns);
         let chunks = groups.flat_map(|group| leaves.iter().map(move |&(leaf, _)| (group, leaf)));
         chunks.filter(|chunk| !self.counted.contains(chunk)).collect()
     }
 
-    /// Counts the values of leaf columns of row groups, before any of their rows is passed on. Fails if a
-    /// column has more or fewer values than the footer says.
+    /// Counts the values of column chunks before their rows are read. Fails if a chunk has more or
+    /// fewer values than the footer says.
     fn check_counts(
         &mut self,
         file: &FileReader,
@@ -265,8 +267,8 @@ impl ParquetFile {
         }
         loop {
             let numbers = self.numbers(group, &wanted);
-            // With `skip > 0` the library must not read directly from the file: it would trust the row counts
-            // that pages state, and they may be wrong.
+            // With `skip > 0` the `parquet` crate must not read directly from the file: it would
+            // trust the row counts that pages state, which may be wrong.
             if numbers.is_empty() && !is_small && skip == 0 {
                 return None;
             }
@@ -281,8 +283,8 @@ impl ParquetFile {
                     self.chunks = (is_small && chunks.may_stay()).then_some(chunks);
                     return Some(batch);
                 }
-                // These columns are now known not to be numbers, so the next attempt leaves them to the
-                // library.
+                // These columns are now known not to be numbers, so the next attempt leaves them to
+                // the `parquet` crate.
                 Err(leaves) => self.not_numbers.extend(leaves),
             }
         }
@@ -336,8 +338,8 @@ impl ParquetFile {
         if not_numbers.is_empty() { Ok(arrays) } else { Err(not_numbers) }
     }
 
-    /// Rows of one row group: decodes the columns that `arrays` lacks with the library, and puts all columns
-    /// together.
+    /// Rows of one row group: decodes the columns that `arrays` lacks, with the `parquet` crate,
+    /// and combines all columns.
     fn decode_others(
         &self,
         chunks: &mut Chunks,
@@ -444,7 +446,7 @@ impl ParquetFile {
         Arc::clone(self.footer.metadata())
     }
 
-    /// Makes the library read all columns, including those of numbers.
+    /// Makes the `parquet` crate read all columns, including those of numbers.
     pub(super) fn without_numbers(mut self) -> Self {
         self.not_numbers.extend(0..self.schema().fields().len());
         self

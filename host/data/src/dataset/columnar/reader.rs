@@ -23,7 +23,7 @@ pub struct RowReader {
     query: Option<String>,
     /// The columns that come from the files' contents.
     file_schema: SchemaRef,
-    /// The format of the files' paths, from which the last columns come.
+    /// The format of the files' paths. The last columns come from the paths.
     path: Option<PartitionFormat>,
     /// All columns: first those from the contents, then those from the path.
     schema: SchemaRef,

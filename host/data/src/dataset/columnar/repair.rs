@@ -1,6 +1,6 @@
-//! Repairs Parquet footers of old or odd writers, so that the library reads them. The library is stricter
-//! than other readers. A repair does not guess: it gives the bytes the meaning that the other readers give
-//! them.
+//! Repairs Parquet footers of old or odd writers, so that the `parquet` crate reads them. The crate
+//! is stricter than other readers. A repair does not guess: it gives the bytes the meaning that the
+//! other readers give them.
 
 use super::footer::{ChunkMetadata, Footer, SchemaNode};
 use std::ops::Range;
@@ -23,8 +23,8 @@ const VALUE_BYTES: i64 = 12;
 /// The maximum length of a page header that some writers did not count in sizes.
 const MAX_HEADER_BYTES: i64 = 100;
 
-/// Repairs a footer that begins at offset `start` of its file. With `as_stored`, 96-bit times and intervals
-/// become plain bytes, because the library would convert them wrongly.
+/// Repairs a footer that begins at offset `start` of its file. With `as_stored`, 96-bit times and
+/// intervals become plain bytes, because the `parquet` crate would convert them wrongly.
 pub(super) fn repair(footer: &mut Footer<'_>, start: u64, as_stored: bool) {
     let sizes_are_short = footer.created_by.is_some_and(leaves_out_headers);
     footer.elements = without_empty_groups(&footer.elements);
@@ -57,7 +57,7 @@ pub(super) fn is_impossible_dictionary(offset: i64, data_page: i64) -> bool {
 }
 
 fn repair_element(element: &mut SchemaNode<'_>) {
-    // Readers that do not check whether the field is set see its default, 0.
+    // Other readers do not check whether the field is set. They see its default, 0.
     element.repetition.get_or_insert(REQUIRED);
     match element.converted {
         Some(ALL_NULL) => {
@@ -69,7 +69,8 @@ fn repair_element(element: &mut SchemaNode<'_>) {
     }
 }
 
-/// Turns 12-byte types that the library would convert wrongly into plain bytes.
+/// Turns 96-bit times and intervals into plain bytes, because the `parquet` crate would convert
+/// them wrongly.
 fn make_plain_bytes(element: &mut SchemaNode<'_>) {
     let is_interval = element.physical == Some(FIXED_LEN_BYTE_ARRAY)
         && element.length == Some(VALUE_BYTES)
@@ -85,12 +86,12 @@ fn make_plain_bytes(element: &mut SchemaNode<'_>) {
     }
 }
 
-/// The tree without the groups that have no column below them. Such groups have no values, and the library is
-/// not consistent: it counts them in one place and leaves them out in another.
+/// The tree without the groups that have no column below them. These groups have no values, and the
+/// `parquet` crate is not consistent: it counts them in one place and leaves them out in another.
 fn without_empty_groups<'a>(elements: &[SchemaNode<'a>]) -> Vec<SchemaNode<'a>> {
     let mut kept: Vec<SchemaNode<'a>> = Vec::with_capacity(elements.len());
-    // For each open group: its index in `kept`, how many nodes directly below it are still to come, and how
-    // many of those that came are kept.
+    // For each open group: its index in `kept`, how many nodes directly below it are still to come,
+    // and how many nodes directly below it are kept so far.
     let mut open: Vec<(usize, i64, i64)> = Vec::new();
     for element in elements {
         let children = element.children.unwrap_or(0);
@@ -143,8 +144,9 @@ pub(super) fn version_of(created_by: &[u8], program: &[u8]) -> Option<(u32, u32,
     Some((next(), next(), next()))
 }
 
-/// Extends each column up to the next column, or to the start of the footer, if the gap is not longer than a
-/// header. Then the gap is the end of the column: its stated size does not count the header.
+/// Extends each column up to the next column, or to the start of the footer, if the gap is not
+/// longer than a header. Such a gap belongs to the column, whose stated size does not count the
+/// header.
 fn lengthen_chunks(footer: &mut Footer<'_>, footer_start: i64) {
     let chunks = footer.groups.iter().flat_map(|group| &group.chunks);
     let mut starts: Vec<i64> =

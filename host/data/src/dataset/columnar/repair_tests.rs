@@ -1,4 +1,4 @@
-//! Footers of old and odd writers, and files whose pages and footers contradict one another.
+//! Tests footers of old and odd writers, and files whose pages and footers contradict one another.
 
 use super::columns::InputColumns;
 use super::file::TypedTableFile;
@@ -337,14 +337,14 @@ fn pages_must_match_their_checksums() {
 fn encrypted_columns_are_named() {
     let page = page(&[1, 2], None);
     let footer = plain_footer(2, page.len() as i64);
-    // The footer ends with: the end of the column, the size and the rows of its row group, the pairs, its
-    // end. The byte 0x16 is the head of an i64 field.
+    // The footer ends with: the end of the column, the size and the rows of the row group, the
+    // pairs, and the end of the footer. The byte 0x16 is the head of an i64 field.
     let rows = footer.len() - footer.iter().rev().position(|&byte| byte == 0x16).unwrap() - 1;
     let size = footer[..rows].iter().rposition(|&byte| byte == 0x16).unwrap();
     assert_eq!(footer[size - 1], 0, "the end of the column");
     // Adds `crypto_metadata`: the column is encrypted with the footer's key.
     let locked = [&footer[..size - 1], &[0x5c, 0x1c, 0, 0, 0], &footer[size..]].concat();
-    insta::assert_snapshot!(read(&whole(&page, &locked)).unwrap_err(), @"column 'n' is encrypted, which cannot be read; write it without encryption, or leave the column out with the key columns");
+    insta::assert_snapshot!(read(&whole(&page, &locked)).unwrap_err(), @"column 'n' is encrypted, which cannot be read; write it without encryption, or leave the column out with the key `columns`");
     let mut magic = whole(&page, &footer);
     let end = magic.len() - 1;
     magic[end] = b'E';

@@ -1,5 +1,6 @@
-//! Decides which columns with 96-bit times are passed on in microseconds instead of nanoseconds: columns in
-//! which microseconds hold all times that were seen, and nanoseconds do not. Only the values show this.
+//! Decides which columns with 96-bit times are converted to microseconds instead of nanoseconds:
+//! those in which microseconds hold all times that were seen, and nanoseconds do not. Only the
+//! values show this.
 
 use super::parquet::ParquetFile;
 use super::stored::{converted, in_microseconds};
@@ -8,7 +9,8 @@ use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many rows are read at a time. This is also how many rows of each file are read if not all are read.
+/// How many rows are read at a time. Unless all rows are read, only this many rows of each file are
+/// read.
 const BATCH_ROWS: usize = 1 << 16;
 
 /// Which units the times that were seen need, by the name of the column.

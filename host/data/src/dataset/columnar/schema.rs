@@ -19,7 +19,7 @@ pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
     if message.len() > MAX_MESSAGE_BYTES {
         return err!(
             "has {} columns, whose names and types take {} bytes, and an entry script can receive at most \
-             {MAX_MESSAGE_BYTES}; list the columns that it needs with the key columns",
+             {MAX_MESSAGE_BYTES}; list the columns that it needs with the key `columns`",
             schema.fields().len(),
             message.len(),
         );

@@ -1,4 +1,4 @@
-//! Slices of a row group. Each page is unpacked only once, whatever its size and type.
+//! Tests slices of a row group. Each page is unpacked only once, regardless of its size and type.
 
 use super::*;
 use arrow::array::{Array, AsArray, Int32Array, ListArray, StringArray};
@@ -53,7 +53,7 @@ fn text(row: usize) -> String {
     format!("{}{row}", ["ab", "xyz"][row % 2].repeat(500))
 }
 
-/// The page has more than the 32 MB that were kept in the past, and less than a page of DuckDB.
+/// The page is larger than 32 MB, an earlier limit for kept pages, and smaller than DuckDB's pages.
 #[test]
 fn a_large_page_is_unpacked_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -75,8 +75,8 @@ fn gaps_between_slices_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..4000).map(text)));
     let mut file = file(&folder, texts, one_page());
-    // Slices as one of two workers gets them, then as one of many, then of other lengths, then back, as in a
-    // retry.
+    // Slices that one of two workers reads, then one of many workers, then slices of other lengths,
+    // then an earlier slice, as in a retry.
     let slices = (0..20).map(|slice| (slice * 100, 50)).chain([
         (2400, 70),
         (2470, 1),

@@ -1,5 +1,6 @@
-//! Converts 96-bit times (Parquet's `INT96`) and intervals from their stored bytes. The library's own
-//! conversion wraps times that its nanoseconds cannot hold, and drops the months of intervals.
+//! Converts 96-bit times (Parquet's `INT96`) and intervals from their stored bytes. The `parquet`
+//! crate's own conversion wraps times that its nanoseconds cannot hold, and drops the months of
+//! intervals.
 
 use crate::dataset::error::StoredError;
 use arrow::array::types::{
@@ -25,9 +26,10 @@ const EPOCH_DAY: i64 = 2_440_588;
 const NANOS_PER_DAY: i128 = 86_400_000_000_000;
 const NANOS_PER_MILLI: i64 = 1_000_000;
 
-/// The columns in the form in which they are passed on. `stored` are the columns with plain bytes, and
-/// `library` are the columns as the library would convert them. Intervals keep their months, unless the file
-/// states its Arrow schema (`has_arrow_schema`): then they have the type in that schema.
+/// The columns, with the types that we convert stored values to. `stored` are the columns with
+/// plain bytes, and `library` are the columns as the `parquet` crate would convert them. Intervals
+/// keep their months, unless the file states its Arrow schema (`has_arrow_schema`): then intervals
+/// have the type in that schema.
 pub(super) fn output_fields(stored: &Fields, library: &Fields, has_arrow_schema: bool) -> Fields {
     let both = stored.iter().zip(library);
     let field = |(stored, library): (&FieldRef, &FieldRef)| {
@@ -59,8 +61,8 @@ fn output_type(stored: &DataType, library: &DataType, has_arrow_schema: bool) ->
     }
 }
 
-/// The type `output`, with microseconds instead of nanoseconds for 96-bit times. `output` is the type in
-/// which a column is passed on, and `stored` is the type in which the column is stored.
+/// The type `output`, with microseconds instead of nanoseconds for 96-bit times. `stored` is the
+/// type in which a column is stored, and `output` is the type that it is converted to.
 pub(super) fn in_microseconds(stored: &DataType, output: &DataType) -> DataType {
     use DataType::*;
     let inner = |one: &Field, other: &Field| {
@@ -84,8 +86,8 @@ pub(super) fn in_microseconds(stored: &DataType, output: &DataType) -> DataType 
     }
 }
 
-/// The schema `output`, in which a file's columns are passed on, with microseconds where the table has
-/// microseconds. `stored` is the schema in which the columns are stored.
+/// The schema `output`, with microseconds where the table has microseconds. `stored` is the schema
+/// in which a file's columns are stored, and `output` is the schema that they are converted to.
 pub(super) fn schema_in_table(stored: &Schema, output: &SchemaRef, table: &Schema) -> SchemaRef {
     let both = stored.fields().iter().zip(output.fields());
     let has_type = |name: &str, data_type: &DataType| {
@@ -262,7 +264,8 @@ fn nanos(value: &[u8]) -> i128 {
     i128::from(i64::from(day) - EPOCH_DAY) * NANOS_PER_DAY + i128::from(i64::from_le_bytes(*nanos))
 }
 
-/// Calls `value` with the months, days and milliseconds of each interval. Fails if it returns `None`.
+/// Calls `value` with the months, days and milliseconds of each interval. Fails if `value` returns
+/// `None`.
 fn intervals<T>(
     bytes: &FixedSizeBinaryArray,
     nulls: Option<&NullBuffer>,

@@ -1,4 +1,5 @@
-//! 96-bit times, intervals and casts give the right values, or the row is left out and reported.
+//! Tests 96-bit times, intervals and casts: they give the right values, or the row is left out and
+//! reported.
 
 use super::columns::InputColumns;
 use super::file::TypedTableFile;
@@ -117,9 +118,9 @@ fn times_that_nanoseconds_cannot_hold_are_reported() {
             .collect();
         insta::allow_duplicates! {
             insta::assert_snapshot!(rejected.join("\n"), @"
-            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns
-            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns
-            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns
+            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key `columns`
+            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key `columns`
+            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key `columns`
             ");
         }
     }
@@ -285,7 +286,7 @@ fn rows_that_the_table_cannot_hold_are_reported() {
     let rejected: Vec<_> =
         read.rejected.iter().map(|failed| format!("{:?}: {}", failed.row, failed.reason)).collect();
     insta::assert_snapshot!(rejected.join("\n"), @"
-    Some(2): column 't': a value of Timestamp(s) is not a valid Timestamp(ns), the type of the table (Arithmetic overflow: Overflow happened on: 253402221600 * 1000000000); write the files with one type, or leave the column out with the key columns
-    Some(4): column 'l': a value of List(Timestamp(s)) is not a valid List(Timestamp(ns)), the type of the table (Arithmetic overflow: Overflow happened on: -99999999999 * 1000000000); write the files with one type, or leave the column out with the key columns
+    Some(2): column 't': a value of Timestamp(s) is not a valid Timestamp(ns), the type of the table (Arithmetic overflow: Overflow happened on: 253402221600 * 1000000000); write the files with one type, or leave the column out with the key `columns`
+    Some(4): column 'l': a value of List(Timestamp(s)) is not a valid List(Timestamp(ns)), the type of the table (Arithmetic overflow: Overflow happened on: -99999999999 * 1000000000); write the files with one type, or leave the column out with the key `columns`
     ");
 }

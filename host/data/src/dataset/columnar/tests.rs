@@ -1,4 +1,5 @@
-//! Files are cut and read. The tests write the files, complete and broken.
+//! Tests of cutting tables into slices and reading the slices. Each test writes its own files, some
+//! of them broken on purpose.
 
 use super::columns::{InputColumns, check};
 use super::file::TypedTableFile;
@@ -213,7 +214,7 @@ proptest! {
         let folder = ColumnarFixture::new();
         let table = table(&values);
         let codec = |zstd| if zstd { CompressionType::ZSTD } else { CompressionType::LZ4_FRAME };
-        // The writer allows a file only one dictionary, so it has only one batch.
+        // The writer allows only one dictionary in a file, so the file has only one batch.
         let batch = if stream { batch } else { values.len() };
         folder.write(&arrow(&table, batch, stream, packed.map(codec)));
         let (read, _) = folder.read(TableKind::Arrow, None, size).unwrap();
@@ -235,7 +236,7 @@ fn columns_come_in_the_requested_order() {
         let from_arrow = folder.read(TableKind::Arrow, Some(&wanted), size).unwrap().0;
         assert_same(&from_arrow, &table.project(&[7, 0, 5]).unwrap());
     }
-    // Columns that are not wanted do not count.
+    // Unwanted columns do not count towards the size of a slice.
     let count = |wanted: Option<&[String]>| {
         folder.read(TableKind::Arrow, wanted, SliceSize::Bytes(64)).unwrap().1.len()
     };
@@ -301,6 +302,7 @@ fn consecutive_streams_are_one_file() {
         folder.write(&[first.clone(), rest].concat());
         let text = read_error(&folder, TableKind::Arrow);
         let text = text.replace(&first.len().to_string(), "[END]");
+        // The lengths after " claims" depend on the writer.
         reported
             .push_str(&format!("{name}: {}\n", text.split(" claims").next().unwrap_or_default()));
     }
@@ -373,23 +375,24 @@ fn a_file_that_is_not_a_table_is_refused() {
     ] {
         folder.write(bytes);
         let text = read_error(&folder, kind);
+        // The lengths after " claims" depend on the writer.
         reported.push_str(text.split(" claims").next().unwrap_or_default());
         reported.push('\n');
     }
     insta::assert_snapshot!(reported, @"
     is empty, without even a schema; remove it, or write the file again
-    is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file out by a glob
-    is cut off or broken: a Parquet file ends with PAR1, and it does not
-    is cut off or broken: a Parquet file ends with PAR1, and it does not
+    is not a Parquet file: it does not begin with PAR1; correct the key `format`, or leave the file out with a glob
+    is cut off or broken: a Parquet file ends with PAR1, but this file does not
+    is cut off or broken: a Parquet file ends with PAR1, but this file does not
     is cut off or broken: its footer
     has an encrypted footer, which cannot be read; write it without encryption
     has a footer that cannot be read
-    is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file out by a glob
-    is not an Arrow file or stream; correct the key format, or leave the file out by a glob
-    is not an Arrow file or stream; correct the key format, or leave the file out by a glob
-    is not an Arrow file or stream; correct the key format, or leave the file out by a glob
+    is not a Parquet file: it does not begin with PAR1; correct the key `format`, or leave the file out with a glob
+    is not an Arrow file or stream; correct the key `format`, or leave the file out with a glob
+    is not an Arrow file or stream; correct the key `format`, or leave the file out with a glob
+    is not an Arrow file or stream; correct the key `format`, or leave the file out with a glob
     is cut off or broken: a message at offset 4544
-    is cut off or broken: an Arrow file ends with ARROW1, and it does not
+    is cut off or broken: an Arrow file ends with ARROW1, but this file does not
     ");
 }
 
@@ -445,7 +448,7 @@ fn false_claims_of_a_footer_are_refused() {
     is cut off or broken: row group 0 claims column 'id' at offset -9 with 71 bytes, and the file has [LENGTH]
     is cut off or broken: row group 0 claims column 'id' at offset 4 with -1 bytes, and the file has [LENGTH]
     is cut off or broken: row group 0 keeps column 'id' in another file ("../secret"); name the files that hold the rows
-    column 'id' is compressed with LZO, which cannot be read; use snappy, gzip, brotli, zstd, lz4 or no compression, or leave the column out with the key columns
+    column 'id' is compressed with LZO, which cannot be read; use snappy, gzip, brotli, zstd, lz4 or no compression, or leave the column out with the key `columns`
     "#);
 }
 
@@ -466,7 +469,7 @@ fn broken_files_do_not_crash_the_reader() {
         (TableKind::Arrow, arrow(&table, 5, false, Some(CompressionType::LZ4_FRAME))),
         (TableKind::Arrow, arrow(&table, 5, false, None)),
     ];
-    // Panics that are caught are not printed.
+    // Do not print the panics that the reader catches.
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
     for (kind, bytes) in files {

@@ -16,7 +16,7 @@ pub(super) const LIST: u8 = 9;
 const SET: u8 = 10;
 const MAP: u8 = 11;
 pub(super) const STRUCT: u8 = 12;
-/// Newer writers of Thrift have this type.
+/// Only newer versions of Thrift have this type.
 const UUID: u8 = 16;
 
 /// Reads values. Holds the bytes that are still to be read. The methods return `None` if the bytes are cut
@@ -146,7 +146,7 @@ impl<'a> ThriftScan<'a> {
 
     /// Skips a value of a list or a map.
     pub(super) fn skip_item(&mut self, kind: u8, depth: u8) -> Option<()> {
-        // Here a boolean takes a byte.
+        // In a list or a map, a boolean takes a byte.
         if matches!(kind, TRUE | FALSE) { self.skip_bytes(1) } else { self.skip(kind, depth) }
     }
 }

@@ -23,8 +23,9 @@ pub(in crate::dataset) struct Misfits {
 }
 
 impl Misfits {
-    /// Adds the refused record that begins at byte `start` of the text. The line in `origins` is that of byte
-    /// `counted`. Each call must refuse a later record, because both are only moved forward.
+    /// Adds the refused record that begins at byte `start` of the text. `first_line` in `origins`
+    /// is the line of byte `counted`. This call moves both forward, so each call must refuse a
+    /// later record than the last one.
     pub(in crate::dataset) fn refuse(
         &mut self,
         text: &[u8],
@@ -66,7 +67,7 @@ pub(in crate::dataset) enum RecordOrigins<'a> {
     File {
         /// The name of the file in messages.
         item: &'a str,
-        /// The line on which the text begins.
+        /// The line on which the text begins, or the line of the last refused record.
         first_line: u64,
     },
     /// From many files.
@@ -74,7 +75,7 @@ pub(in crate::dataset) enum RecordOrigins<'a> {
 }
 
 impl RecordOrigins<'_> {
-    /// The line on which a text of one file begins.
+    /// The line on which the text begins. 1 for records from many files.
     pub(in crate::dataset) fn first_line(&self) -> u64 {
         match self {
             Self::File { first_line, .. } => *first_line,
@@ -85,7 +86,7 @@ impl RecordOrigins<'_> {
 
 /// Fills columns with the records that fit, and explains why the others do not. `is_wanted` returns whether
 /// the job needs a column.
-pub(in crate::dataset) fn sort_out(
+pub(in crate::dataset) fn read_by_records(
     text: &[u8],
     format: &TableFormat,
     is_wanted: impl Fn(usize) -> bool,

@@ -10,7 +10,7 @@ use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 #[derive(Clone, Copy, Debug)]
 pub(in crate::dataset) struct FieldedRecords<'a> {
     pub(in crate::dataset) text: &'a str,
-    /// The end of the field before the first one, then the ends of all fields of the records, and possibly
+    /// The end before the first field, then the ends of all fields of the records, and possibly
     /// more ends.
     ends: &'a [u32],
     pub(in crate::dataset) count: usize,

@@ -23,7 +23,8 @@ pub(in crate::dataset) enum CsvColumn {
 }
 
 impl CsvColumn {
-    /// An empty column, with room for `rows` rows. `kind` is `None` if the job does not need it.
+    /// An empty column, with room for `rows` rows. `kind` is `None` if the job does not need the
+    /// column.
     pub(in crate::dataset) fn new(kind: Option<ColumnType>, rows: usize) -> Self {
         let Some(kind) = kind else { return Self::Unwanted(0) };
         match kind {

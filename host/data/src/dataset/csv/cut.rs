@@ -51,8 +51,8 @@ pub struct CutFile<'a> {
     /// The offset in the file of the first byte that is not scanned.
     offset: u64,
     header: Vec<u8>,
-    /// Detects quoted fields that are probably several records. `None` if [`Self::look_for_joined`] was not
-    /// called, or has nothing to look for.
+    /// Detects quoted fields that are probably several records. `None` if [`Self::look_for_joined`]
+    /// was not called, or did nothing.
     joined: Option<JoinedLines>,
     /// The maximum number of records in the next slice. `None` if there is no limit.
     max_records: Option<u64>,
@@ -249,8 +249,8 @@ impl CutFile<'_> {
         }))
     }
 
-    /// Passes records of about this many bytes, or the rest of the file. `line` is the first line of the
-    /// slice.
+    /// Moves past records of about this many bytes, or past the rest of the file. `line` is the
+    /// first line of the slice.
     fn pass_size(&mut self, bytes: u64, line: u64) -> Result<(), DatasetError> {
         let records = self.scan.records;
         let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
@@ -266,7 +266,8 @@ impl CutFile<'_> {
         }
     }
 
-    /// Passes records of about this many bytes, but at most `max_records` records, or the rest of the file.
+    /// Moves past records of about this many bytes, but at most `max_records` records, or past the
+    /// rest of the file.
     fn pass_few(&mut self, bytes: u64, max_records: u64) -> Result<(), DatasetError> {
         let first = self.scan.records;
         let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
@@ -281,8 +282,8 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes this many records, or the rest of the file. Fails if a worker could not hold them. `line` is
-    /// the first line of the slice.
+    /// Moves past this many records, or past the rest of the file. Fails if a worker could not hold
+    /// the records. `line` is the first line of the slice.
     fn pass_rows(&mut self, rows: u64, line: u64) -> Result<(), DatasetError> {
         let start = self.offset;
         let first = self.scan.records;
@@ -309,7 +310,7 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes the bytes up to this offset in the file, or to the end of the file.
+    /// Moves past the bytes up to this offset in the file, or to the end of the file.
     fn pass_bytes(&mut self, end: u64) -> Result<(), DatasetError> {
         while self.offset < end {
             let count = self.pending()?.len();
@@ -328,8 +329,9 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes the rest of the record and its line end, and returns true. After a stray quote, goes back to
-    /// the byte after the quote and returns false. `line` is the first line of the slice.
+    /// Moves past the rest of the record and its line end, and returns true. After a stray quote,
+    /// goes back to the byte after the quote and returns false. `line` is the first line of the
+    /// slice.
     fn pass_record_end(&mut self, line: u64) -> Result<bool, DatasetError> {
         let start = self.offset;
         loop {
@@ -368,7 +370,8 @@ impl CutFile<'_> {
         }
     }
 
-    /// Checks the fields with line ends that the scan has passed.
+    /// Checks whether the fields with line ends that the scan has passed are probably joined
+    /// records.
     fn check_spans(&mut self) {
         let (Some(spans), Some(joined)) = (&mut self.scan.spans, &mut self.joined) else { return };
         let window = self.cutter.window.bytes();
@@ -376,7 +379,7 @@ impl CutFile<'_> {
         spans.drain(..).for_each(|span| joined.check(&span, window, window_start, &self.file));
     }
 
-    /// Passes the LF of a CRLF whose CR has been passed.
+    /// Moves past the LF of a CRLF after its CR.
     fn pass_lf(&mut self) -> Result<(), DatasetError> {
         if self.scan.after_cr() && self.pending()?.first() == Some(&b'\n') {
             let back = self.scan.advance(b"\n");
@@ -394,7 +397,7 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes lines without parsing them.
+    /// Moves past lines without parsing them.
     fn skip_lines(&mut self, count: u32) -> Result<(), DatasetError> {
         let mut after_cr = false;
         while self.scan.lines < u64::from(count) || after_cr {
@@ -448,7 +451,9 @@ impl CutFile<'_> {
             if self.header.len() > MAX_HEADER && !self.scan.is_quoted() {
                 let advice = match self.header.contains(&b'"') {
                     true => "look for a quote that is not closed in the first line",
-                    false => "its line ends later, or nowhere: use fewer columns or shorter names",
+                    false => {
+                        "its first line is longer, or has no end: use fewer columns or shorter names"
+                    }
                 };
                 return err!(
                     "{}: the header does not end within 1 MB; {advice}",

@@ -24,14 +24,14 @@ pub(in crate::dataset) struct FieldEnds<'a> {
 /// Field ends that were found and not yet used. Several walks use the same buffer one after the other.
 #[derive(Debug, Default)]
 pub(in crate::dataset) struct FoundEnds {
-    /// The end of the field before the first one, then the ends. The rest is free.
+    /// The end before the first field, then the ends of the fields. The rest is free.
     slots: Vec<u32>,
     pub(in crate::dataset) count: usize,
 }
 
 impl FoundEnds {
-    /// The end of the field before the first one (`u32::MAX`, which stands for -1, at the start of the text),
-    /// then the ends.
+    /// The end before the first field (at the start of the text: `u32::MAX`, which stands for -1),
+    /// then the ends of the fields.
     pub(in crate::dataset) fn ends(&self) -> &[u32] {
         self.slots.get(..=self.count).unwrap_or_default()
     }

@@ -88,8 +88,8 @@ fn number_duplicates(names: Vec<String>) -> Vec<String> {
     names.into_iter().map(number).collect()
 }
 
-/// Checks the column names of a file against those of its input. `origin` says where these come from: the
-/// first file, or the job file.
+/// Checks the column names of a file against those of its input. `origin` says where the input's
+/// names come from: the first file, or the job file.
 pub fn check_names<'a>(
     path: &Path,
     found: &[String],

@@ -7,12 +7,13 @@ use super::records::RecordWalk;
 use super::slice::read_slice;
 use super::tally::count_lines;
 use super::types::{accepts, guess, is_exact_float, is_null, join, may_be_code};
-use crate::dataset::{DatasetError, MayLook, SourceListing, Unpacker};
+use crate::dataset::{AskToOpen, DatasetError, SourceListing, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
 /// How many bytes of an input are sampled.
 const SAMPLE_BYTES: u64 = 1 << 20;
-/// The maximum number of sampled files that have rows. Each takes time to open before the first mini-batch.
+/// The maximum number of sampled files that have rows. Opening each file takes time before the
+/// first mini-batch.
 const MAX_SAMPLE_FILES: u32 = 100;
 /// How many values of a text column are inspected to find out whether it was meant as text.
 const MAX_DOUBTED_VALUES: u32 = 10_000;
@@ -41,7 +42,7 @@ pub fn infer_format<E: From<DatasetError>>(
     csv: &CsvFormat,
     full: bool,
     unpacker: &Unpacker,
-    may_open: &mut MayLook<'_, E>,
+    may_open: &mut AskToOpen<'_, E>,
 ) -> Result<Inferred, E> {
     let mut inference =
         TypeInference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
@@ -101,7 +102,8 @@ struct ColumnEvidence {
 }
 
 impl ColumnEvidence {
-    /// Learns from a value that is not null. `place` makes the file and the line of the value, for messages.
+    /// Learns from a value that is not null. `place` returns the file and the line of the value,
+    /// for messages.
     fn learn_from_value(&mut self, text: &str, place: impl Fn() -> String) {
         match self.kind {
             Some(ColumnType::String)
@@ -144,7 +146,7 @@ impl ColumnEvidence {
         }
     }
 
-    /// The kind of column that keeps all its values.
+    /// The kind that keeps all values of the column.
     fn kind(&self) -> ColumnType {
         match self.kind {
             Some(ColumnType::Float64) if self.first_long.is_none() => ColumnType::Float64,
@@ -234,7 +236,8 @@ impl TypeInference<'_> {
                 }
             }
         }
-        // If all records have stray quotes, the table still needs columns, to be able to refuse them.
+        // If all records have stray quotes, the table still needs columns: without columns it could
+        // not refuse the records.
         if self.columns.is_empty() {
             self.number_columns(stray_fields);
         }

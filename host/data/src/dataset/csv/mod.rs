@@ -5,10 +5,10 @@
 //! - `cut` cuts a file into slices with `scan`, and reads the file through a `window`. `slice` reads a slice.
 //!   `packed` unpacks packed files.
 //! - `header` and `infer` find the names and the types of columns. `types` says which texts a type accepts.
-//! - The reader in `text` turns a slice into Arrow. `plain` is the fast path for usual text:
-//!   `field_splitter` finds where fields end, `numbers` parses numbers, `simd_floats` parses several floats
-//!   at once, and `column_builder` and `columns` make columns. If records do not fit or look unusual,
-//!   `bad_records` reads the slice record by record.
+//! - The reader in the module `dataset::text` turns a slice into Arrow. `plain` is the fast path
+//!   for usual text: `field_splitter` finds where fields end, `numbers` parses numbers,
+//!   `simd_floats` parses several floats at once, and `column_builder` and `columns` make columns.
+//!   If records do not fit or look unusual, `bad_records` reads the slice record by record.
 //! - `rows` gives single records with their fields, for code that groups records. `origins` records which
 //!   files and lines the grouped records came from.
 //! - `records` parses single records with csv-core.
@@ -49,7 +49,7 @@ mod types;
 mod window;
 
 pub use bad_records::shortened;
-pub(super) use bad_records::{Misfits, RecordOrigins, reason, sort_out};
+pub(super) use bad_records::{Misfits, RecordOrigins, read_by_records, reason};
 pub(super) use column_builder::{FieldedRecords, FixedValues};
 pub(super) use columns::table;
 pub use cut::{CutFile, Cutter, MAX_SLICE, open_file};

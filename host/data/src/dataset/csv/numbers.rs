@@ -18,8 +18,9 @@ const HIGHS: u64 = ONES << 7;
 /// The character `0` in each byte. XOR with it turns digits into their values.
 const ASCII_ZEROS: u64 = ONES * b'0' as u64;
 
-/// The whole number in the bytes from `start` to `end`: an optional minus, and 1 to 16 digits. `None` for all
-/// other texts, and near the start of `bytes`.
+/// The whole number in the bytes from `start` to `end`: an optional minus, and 1 to 16 digits.
+/// `None` for all other texts, and for a number near the start of `bytes`, because this function
+/// reads whole words before `end`.
 #[inline(always)]
 pub(in crate::dataset) fn short_integer(bytes: &[u8], start: usize, end: usize) -> Option<i64> {
     let negative = *bytes.get(start)? == b'-';
@@ -37,9 +38,10 @@ pub(in crate::dataset) fn short_integer(bytes: &[u8], start: usize, end: usize) 
     Some((number.cast_signed() ^ sign) - sign)
 }
 
-/// The float in the bytes from `start` to `end`: an optional minus, and 1 to 16 bytes of digits with at most
-/// one point among them. The result is the nearest float, as from any good parser. `None` for all other
-/// texts, near the start of `bytes`, and for more digits than one exact division can handle.
+/// The float in the bytes from `start` to `end`: an optional minus, and 1 to 16 bytes of digits
+/// with at most one point among them. The result is the nearest float, as from any good parser.
+/// `None` for all other texts, for a number near the start of `bytes`, and for more digits than one
+/// exact division can handle.
 #[inline]
 pub(in crate::dataset) fn short_float(bytes: &[u8], start: usize, end: usize) -> Option<f64> {
     let negative = *bytes.get(start)? == b'-';

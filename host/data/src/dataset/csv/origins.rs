@@ -19,8 +19,8 @@ pub fn encode_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Decodes a number at the front of `bytes`, and advances `bytes`. `None` if `bytes` does not begin with a
-/// whole number.
+/// Decodes a number at the front of `bytes`, and advances `bytes`. `None` if `bytes` does not begin
+/// with a complete number.
 pub fn decode_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
@@ -93,8 +93,8 @@ impl<'a> Origins<'a> {
         Self { root, rows, label, bytes: None, next_start: 0, next_record: 0 }
     }
 
-    /// The file's name and the line of a record, which is counted from 0. Each call must ask for a later
-    /// record.
+    /// The name of the file and the line of the record with this index (from 0). Each call must ask
+    /// for a later record than the last call.
     pub(in crate::dataset) fn of_record(&mut self, record: u64) -> (String, Option<u64>) {
         match self.find(record) {
             Some((name, line)) => (name, Some(line)),

@@ -1,5 +1,5 @@
 //! The fast path for the common case, several times as fast as csv-core: fills columns directly from the
-//! text, once the field ends are known. [`sort_out`](super::bad_records::sort_out) reads texts that are
+//! text, once the field ends are known. [`read_by_records`](super::bad_records::read_by_records) reads texts that are
 //! unusual or do not fit.
 
 use super::column_builder::{FieldedRecords, FixedValues};
@@ -114,7 +114,8 @@ impl<'a> PlainFields<'a> {
         Some((!is_null).then_some(text))
     }
 
-    /// Fills in the values of a column. `short` parses a field, or else `long` does.
+    /// Fills in the values of a column. Parses each field with `short`, or with `long` if `short`
+    /// returns `None`.
     #[inline(always)]
     fn fill<T: Copy + Default>(
         &self,
@@ -127,8 +128,8 @@ impl<'a> PlainFields<'a> {
         self.records.each(column, |start, end| buffer.push(self.value(start, end, &short, &long)?))
     }
 
-    /// The value of a field: `short` parses it, or else `long` does. The inner and the outer `None` mean the
-    /// same as in [`Self::parsed`].
+    /// The value of a field. Parses the field with `short`, or with `long` if `short` returns
+    /// `None`. The inner and the outer `None` of the result mean the same as in [`Self::parsed`].
     #[inline(always)]
     fn value<T>(
         &self,

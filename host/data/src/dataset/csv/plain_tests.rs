@@ -1,4 +1,4 @@
-use super::super::bad_records::{RecordOrigins, sort_out};
+use super::super::bad_records::{RecordOrigins, read_by_records};
 use super::super::scan::CsvScan;
 use super::super::types::arrow_type;
 use super::*;
@@ -92,12 +92,12 @@ fn by_records(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     let format = TableFormat { csv, columns, inferred: decoder.exact, ..TableFormat::default() };
     let wanted = |at: usize| decoder.kinds[at].is_some();
     let mut places = RecordOrigins::File { item: "t.csv", first_line: 1 };
-    let (columns, misfits) = sort_out(text.as_bytes(), &format, wanted, &mut places);
+    let (columns, misfits) = read_by_records(text.as_bytes(), &format, wanted, &mut places);
     (misfits.count == 0).then(|| cells(&table(columns, &decoder.schema).unwrap()))
 }
 
-/// Asserts that the fast path and `sort_out` read the same, except that the fast path may refuse text with
-/// quotes. Also asserts that `sort_out` reads like arrow, except for stray quotes, and for times and numbers
+/// Asserts that the fast path and `read_by_records` read the same, except that the fast path may refuse text with
+/// quotes. Also asserts that `read_by_records` reads like arrow, except for stray quotes, and for times and numbers
 /// that arrow rounds.
 fn check(decoder: &mut PlainDecoder, text: &str) -> Result<(), TestCaseError> {
     let plain = decoder.decode(text, 1).map(|batch| cells(&batch));

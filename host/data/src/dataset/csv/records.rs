@@ -57,7 +57,7 @@ pub(in crate::dataset) struct Record<'a> {
     pub(in crate::dataset) start: usize,
     /// The offset in the text at which the record ends: just after the first byte of its line end.
     pub(in crate::dataset) end: usize,
-    /// The stray quote that makes a table refuse it.
+    /// The stray quote that makes a table refuse the record.
     pub(in crate::dataset) stray: Option<StrayField<'a>>,
     fields: &'a [u8],
     ends: &'a [usize],
@@ -208,7 +208,8 @@ fn reset(parser: &mut csv_core::Reader) {
 }
 
 impl<'a> StrayField<'a> {
-    /// `before` is the text of the record before the field, and `field` is its text from the stray quote on.
+    /// `before` is the record's text before the field, and `field` is the record's text from the
+    /// stray quote on.
     fn new(before: &[u8], field: &'a [u8], stray: StrayQuote, csv: &CsvFormat) -> Self {
         let column = count_delimiters(before, csv);
         if let Some(text) = field.strip_suffix(&unclosed_mark(csv)) {

@@ -84,8 +84,8 @@ fn rewrite_stray(stray: &StrayField<'_>, gathered: &CsvFormat, out: &mut Vec<u8>
     out.push(b'\n');
 }
 
-/// Calls `take` for each record of the slice of a file below `root`. `buffer` holds the text of the slice,
-/// and only grows. Fails if the file cannot be read, or if `take` fails.
+/// Calls `take` for each record of the slice of a file below `root`. `buffer` holds the text of the
+/// slice, and never shrinks. Fails if the file cannot be read, or if `take` fails.
 pub fn each_row<E: From<DatasetError>>(
     root: &Path,
     slice: &TextSlice,

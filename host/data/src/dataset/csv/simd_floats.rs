@@ -96,7 +96,8 @@ pub(super) fn floats(
         _mm256_castsi256_pd(_mm256_or_si256(number, two_to_52)),
         _mm256_castsi256_pd(two_to_52),
     );
-    // SAFETY: each place is at most 8, the number of bytes in a lane, and there are more powers.
+    // SAFETY: each of `places` is at most 8, the number of bytes in a lane, and `POWERS_OF_TEN` has
+    // more powers.
     let power = unsafe { _mm256_i64gather_pd::<8>(POWERS_OF_TEN.as_ptr(), places) };
     let sign = _mm256_castsi256_pd(_mm256_slli_epi64::<63>(minus));
     let result = _mm256_or_pd(_mm256_div_pd(magnitude, power), sign);

@@ -7,8 +7,9 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Reads the bytes of a slice of a file below `root` into `buffer`, which only grows. For an unpacked text
-/// `root` is the spill folder. Fails if the file is missing, is not a file, or is shorter than planned.
+/// Reads the bytes of a slice of a file below `root` into `buffer`, which never shrinks. For an
+/// unpacked text `root` is the spill folder. Fails if the file is missing, is not a file, or is
+/// shorter than planned.
 pub fn read_slice<'a>(
     root: &Path,
     slice: &TextSlice,

@@ -189,7 +189,7 @@ proptest! {
         prop_assert_eq!(rows, expected);
     }
 
-    /// The scan and csv-core count the same records in any text, which `read` checks.
+    /// In any text, the scan and csv-core count the same records: `read` checks this.
     #[test]
     fn any_text_can_be_cut_and_read(text in pieces(), size in 1u64..80, header in any::<bool>()) {
         use ColumnType::{Int64, String};

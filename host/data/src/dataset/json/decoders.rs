@@ -145,8 +145,8 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for NumberColumn<T> {
     }
 }
 
-/// A column of texts. A number or a boolean becomes its text in the file. If `is_json`, all values are texts,
-/// because `parts` has already turned each value into a quoted text.
+/// A column of texts. A number or a boolean becomes the text that it has in the file. If `is_json`,
+/// all values are texts, because `parts` has already turned each value into a quoted text.
 struct JsonTextColumn {
     is_json: bool,
 }

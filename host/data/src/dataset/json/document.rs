@@ -77,8 +77,8 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<ForeignText> {
     }
 }
 
-/// What a text is whose first line begins a list. `rest` is the text after that line. `is_long`: whether the
-/// line may continue after `text`.
+/// What a text is if its first line begins a list. `rest` is the text after that line. `is_long`:
+/// whether the line may continue after `text`.
 fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<ForeignText> {
     // An empty list counts as a list of objects.
     let of_objects = text.get(1..)?.trim_ascii_start().starts_with(['{', ']']);
@@ -256,7 +256,7 @@ mod tests {
         let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
         assert_eq!(detect(utf16("\u{feff}{\"a\": 1}\n")), Some(Encoded("UTF-16")));
         assert_eq!(detect(utf16("{\"a\": 1}\n")), Some(Encoded("UTF-16LE")));
-        // Not the whole text is known.
+        // Only the beginning of the text is known.
         let long = format!("[{}", "{\"a\": \"é\"}, ".repeat(1000));
         for cut in 2..40 {
             assert_eq!(foreign((&long.as_bytes()[..cut], false)), single_line, "{cut}");

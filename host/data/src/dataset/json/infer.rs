@@ -5,14 +5,15 @@ use super::kinds::{ObjectFields, ValueKind};
 use super::lines::FilledLines;
 use super::walk::{ObjectMembers, ValueShape, shape};
 use crate::dataset::csv::{Cutter, read_slice};
-use crate::dataset::{DatasetError, MayLook, SourceListing, Unpacker};
+use crate::dataset::{AskToOpen, DatasetError, SourceListing, Unpacker};
 use crate::model::{SliceSize, Source};
 use arrow::datatypes::Schema;
 use serde::de::IgnoredAny;
 
 /// How many bytes of an input are sampled.
 const SAMPLE_BYTES: u64 = 1 << 20;
-/// The maximum number of sampled files that have rows. Each takes time to open before the first mini-batch.
+/// The maximum number of sampled files that have rows. Opening each file takes time before the
+/// first mini-batch.
 const MAX_SAMPLE_FILES: u32 = 100;
 /// The maximum number of columns and nested fields, because every worker receives the schema.
 const MAX_FIELDS: usize = 10_000;
@@ -45,7 +46,7 @@ pub fn infer_json<E: From<DatasetError>>(
     sources: &[Source],
     full: bool,
     unpacker: &Unpacker,
-    may_open: &mut MayLook<'_, E>,
+    may_open: &mut AskToOpen<'_, E>,
 ) -> Result<InferredJson, E> {
     let mut learned = Learned { fields: ObjectFields::default(), notes: InferenceNotes::default() };
     let mut bytes_left = SAMPLE_BYTES;

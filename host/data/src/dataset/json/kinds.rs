@@ -127,7 +127,7 @@ pub(super) struct NumberKind {
     has_negative: bool,
     /// Whether a whole number is beyond `i64`, but not beyond `u64`.
     exceeds_i64: bool,
-    /// Whether a whole number is beyond both.
+    /// Whether a whole number is beyond both `i64` and `u64`.
     exceeds_both: bool,
     /// Whether a float would round one of the whole numbers.
     rounds_whole: bool,
@@ -200,7 +200,7 @@ impl ObjectFields {
         self.fields.iter().map(|(name, kind)| kind.field(name)).collect()
     }
 
-    /// The kind of a field. A new field is added if `may_grow` allows it.
+    /// The kind of a field. Adds a new field if `may_grow` allows it.
     pub(super) fn get(
         &mut self,
         name: &str,

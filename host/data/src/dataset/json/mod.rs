@@ -3,15 +3,16 @@
 //! - `lines` finds the lines, and `document` recognizes files that hold other JSON.
 //! - `infer` infers the columns. `kinds` has the types of their values, and `walk` iterates over the values
 //!   of a line.
-//! - `decode` turns lines into Arrow tables with arrow-json, and sorts out the lines that arrow-json refuses.
+//! - `decode` turns lines into Arrow tables with arrow-json, and finds the lines that arrow-json
+//!   refuses.
 //! - `plain` does the same much faster if all lines have the same keys in the same order.
 //! - `bad_records` explains why a line was refused.
 //! - `strict` and `decoders` refuse mistakes that arrow-json accepts. `moments` parses dates and times, and
 //!   `exact` parses numbers, so that no value is rounded or cut off.
 //! - `parts` keeps the text of values in JSON columns (`field`), and finds keys without a column.
 //!
-//! The cutter of [`csv`](super::csv) cuts files into slices, because it finds line ends the same way. The
-//! reader in `text` reads the slices.
+//! The cutter of [`csv`](super::csv) cuts files into slices, because it finds line ends the same
+//! way. The reader in the module `dataset::text` reads the slices.
 //!
 //! A line ends at LF, CRLF or a lone CR: JSON strings cannot contain them unescaped. Blank lines are not
 //! rows. Keys without a column are left out, and counted if the schema was inferred. Columns

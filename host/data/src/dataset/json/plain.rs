@@ -189,7 +189,8 @@ impl<'a> ColumnFields<'a> {
         })
     }
 
-    /// Fills in the values of a fixed-width type. `short` parses a value, or else `long` does.
+    /// Fills in the values of a fixed-width type. Parses each value with `short`, or with `long` if
+    /// `short` returns `None`.
     #[inline(always)]
     fn fill<T: Copy + Default>(
         &self,
@@ -216,7 +217,7 @@ enum JsonColumn {
     Boolean(FixedValues<bool>),
     Int64(FixedValues<i64>),
     UInt64(FixedValues<u64>),
-    /// The function parses the values that `short_float` does not parse.
+    /// The function parses values for which `short_float` returns `None`.
     Float64(FixedValues<f64>, fn(&str) -> Option<f64>),
     Text(StringBuilder),
     /// A key without a column: its values are only checked.

@@ -284,7 +284,7 @@ fn text() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    /// However a text is cut, it has the same rows, and all rows that serde_json reads.
+    /// However a text is cut, the rows are the same, and as many as serde_json accepts.
     #[test]
     fn cutting_changes_nothing(text in text(), size in 1u64..60, by_rows in any::<bool>()) {
         let file = JsonFixture::new(&text);

@@ -3,7 +3,7 @@
 use super::strict::string_end;
 use std::borrow::Cow;
 
-/// The type of a value. For a list or an object also an iterator over its values.
+/// The type of a value. For a list or an object, the variant holds an iterator over the values.
 #[derive(Debug)]
 pub(super) enum ValueShape<'a> {
     Null,

@@ -20,7 +20,7 @@ pub(super) fn describe(error: &Error) -> DatasetError {
     };
     DatasetError(match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
-            "is not an SQLite database; correct the key format, or leave the file out by a glob"
+            "is not an SQLite database; correct the key `format`, or leave the file out with a glob"
                 .to_owned()
         }
         Some(ErrorCode::DatabaseCorrupt) => format!(

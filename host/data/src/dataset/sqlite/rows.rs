@@ -73,8 +73,9 @@ impl Database {
         Ok(QuerySummary { schema: Arc::new(Schema::new(fields)), rows, bytes })
     }
 
-    /// Runs the query, and makes a table with these columns of the result, which must have `rows` rows. A
-    /// column that the result does not have is null. Fails if the database has changed since it was surveyed.
+    /// Runs the query, and turns the result into a table with these columns. The result must have
+    /// `rows` rows. A column that the result does not have is null. Fails if the database has
+    /// changed since it was surveyed.
     pub fn read(&self, columns: &SchemaRef, rows: u64) -> Result<RecordBatch, DatasetError> {
         let changed = |found: String| {
             DatasetError(format!(
@@ -155,7 +156,7 @@ fn check_size(bytes: u64) -> Result<(), DatasetError> {
 #[derive(Debug)]
 struct SeenColumn {
     name: String,
-    /// The type that its table declares, as written there. `None` if the values decide.
+    /// The type that the column's table declares, as written there. `None` if the values decide.
     declared: Option<String>,
     /// The class that holds all values so far.
     kind: Option<StorageClass>,

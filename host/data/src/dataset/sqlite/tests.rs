@@ -119,8 +119,9 @@ fn values_that_do_not_fit_are_reported() {
     assert_eq!(shop.table("select cast(bad as blob) as bad from t").unwrap().num_rows(), 4);
 }
 
-/// No value is rounded, cut or converted: the table has SQLite's value, or the row is reported. SQLite itself
-/// has already changed some: `007` in a column of numbers is 7, and 2^64 - 1 is a float.
+/// No value is rounded, truncated or converted: the table has SQLite's value, or the row is
+/// reported. SQLite itself has already changed some values: `007` in a column of numbers is 7, and
+/// 2^64 - 1 is a float.
 #[test]
 fn values_are_those_that_sqlite_stores() {
     let shop = Shop::new(
@@ -284,7 +285,8 @@ fn a_database_with_unfinished_changes_is_refused() {
     writer.pragma_update(None, "journal_mode", "wal").unwrap();
     writer.execute_batch("insert into orders (id) values (4)").unwrap();
     insta::assert_snapshot!(shop.error("select id from orders"), @"has changes in /d/a shop?mode=rw&x#1%41.sqlite-wal that are not in the database yet: a program has it open, or ended without closing it; close that program, or run sqlite3 on it with PRAGMA wal_checkpoint(TRUNCATE)");
-    // After the writer has closed it, it is complete. It can be read although it is still in WAL mode.
+    // After the writer has closed the database, the file is complete. We can read it although it is
+    // still in WAL mode.
     drop(writer);
     assert_eq!(shop.table("select id from orders").unwrap().num_rows(), 4);
     let mut writer = shop.connect();
@@ -312,7 +314,7 @@ fn a_file_that_is_not_a_database_is_refused() {
         reported.push(shop.error("select * from orders"));
     }
     insta::assert_snapshot!(reported.join("\n"), @"
-    is not an SQLite database; correct the key format, or leave the file out by a glob
+    is not an SQLite database; correct the key `format`, or leave the file out with a glob
     is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
     is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
     ");

@@ -76,7 +76,8 @@ impl RowLines<'_> {
         if rows.is_empty() {
             return found;
         }
-        // The file could be read a moment ago. If it no longer can, the line is not worth an error.
+        // The file was readable a moment ago. If it no longer is, only the line is lost, which is
+        // not worth an error.
         let Ok(text) = read_slice(&part.root, &part.slice, &mut buffer) else { return found };
         let mut counted = 0;
         let mut line = part.slice.first_line;
@@ -90,7 +91,8 @@ impl RowLines<'_> {
         found
     }
 
-    /// Calls `found` for each of the rows, with the number of its record and the offset of its first byte.
+    /// Calls `found` for each of the rows, with the number of the row's record and the offset of
+    /// the record's first byte.
     fn each(&self, text: &[u8], all_fit: bool, rows: &[usize], mut found: impl FnMut(u64, usize)) {
         let mut wanted = rows.iter().copied().peekable();
         if let Some(schema) = &self.json {

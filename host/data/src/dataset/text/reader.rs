@@ -2,8 +2,8 @@
 
 use super::lines::{LineOrigin, LineSlice, RowLines};
 use crate::dataset::csv::{
-    Misfits, Origins, PlainDecoder, RecordOrigins, arrow_type, count_lines, read_slice, sort_out,
-    table,
+    Misfits, Origins, PlainDecoder, RecordOrigins, arrow_type, count_lines, read_by_records,
+    read_slice, table,
 };
 use crate::dataset::json::{FilledLines, JsonDecoder, UnknownKeyRecords};
 use crate::dataset::{ArrowStream, DatasetError, err, schema_of};
@@ -23,9 +23,10 @@ pub struct TableReader {
     /// The format, with only the columns that are in the files.
     format: TableFormat,
     data_schema: SchemaRef,
-    /// The format of the files' paths, from which the last columns come.
+    /// The format of the files' paths. The last columns come from the paths.
     path: Option<PartitionFormat>,
-    /// All columns. In `picked`: the indexes of those that the guest receives, `None` if it receives all.
+    /// All columns. `picked` has the indexes of the columns that the guest receives. `None` if it
+    /// receives all.
     all: SchemaRef,
     picked: Option<Vec<usize>>,
     /// The columns that the guest receives.
@@ -48,9 +49,10 @@ pub struct LoadedTable<'a> {
     pub ipc: &'a ArrowStream,
     /// The number of rows.
     pub rows: u64,
-    /// How many records did not fit the schema. This is exact even if `rejected` was cut.
+    /// How many records did not fit the schema. This is exact even if `rejected` lacks some of
+    /// them.
     pub rejected_count: u64,
-    /// The first of them, with file and line: at most
+    /// The first of these records, with file and line: at most
     /// [`AttemptReport::MAX_FAILED_ITEMS`](crate::model::AttemptReport::MAX_FAILED_ITEMS).
     pub rejected: Vec<FailedItem>,
     /// Records of JSON lines that have keys without a column. `None` if there are none, or if they are not
@@ -307,14 +309,15 @@ impl TableReader {
         if let Ok(valid) = std::str::from_utf8(text) {
             let count = usize::try_from(rows).unwrap_or(usize::MAX).min(text.len());
             let plain = self.plain.as_mut().and_then(|plain| plain.decode(valid, count));
-            // The fast path may have read several lines, each a record, as a field with line ends.
+            // The fast path may have read several lines as one field with line ends, although each
+            // line is a record.
             if let Some(batch) = plain.filter(|batch| batch.num_rows() as u64 == rows) {
                 return Ok((batch, Misfits::default()));
             }
         }
         let picked = self.picked.as_ref();
         let is_wanted = |index: usize| picked.is_none_or(|picked| picked.contains(&index));
-        let (columns, misfits) = sort_out(text, &self.format, is_wanted, &mut places);
+        let (columns, misfits) = read_by_records(text, &self.format, is_wanted, &mut places);
         match table(columns, &self.data_schema) {
             Some(batch) => Ok((batch, misfits)),
             None => err!("{item}: its columns are not those of the table"),

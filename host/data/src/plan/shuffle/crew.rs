@@ -183,8 +183,8 @@ impl Crew<'_> {
         })
     }
 
-    /// Performs one task after another with a process, and with a new process if that process dies. There is
-    /// a thread for each process, which runs this.
+    /// Performs one task after another with a process, and with a new process if that process dies.
+    /// Each thread of the crew runs this function.
     fn run_tasks(&self, tasks: &Mutex<Receiver<ShuffleTask>>) -> Result<(), PlanError> {
         let mut helper = None;
         let result = loop {

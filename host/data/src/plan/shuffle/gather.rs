@@ -60,7 +60,7 @@ impl Gathering<'_> {
         Ok(run)
     }
 
-    /// Merges neighbouring runs on disk until all runs can be merged at a time.
+    /// Merges neighbouring runs on disk until few enough are left to merge all of them at once.
     fn merge_on_disk(&mut self) -> io::Result<()> {
         let fan_in = self.setup.bounds.fan_in.max(2);
         while self.runs.len() >= fan_in {

@@ -8,8 +8,8 @@
 use super::world::HostFunction;
 use std::fmt::Write as _;
 
-/// The function `call`, with which the interpreter sends requests. Requests with a number from
-/// [`FIRST_HOST_FUNCTION`] on call a host function, with its parameters.
+/// The function `call`, with which the interpreter sends requests. Requests with the number
+/// [`FIRST_HOST_FUNCTION`] or a higher one call a host function, with its parameters.
 const REQUESTS: &str = r#"
   ;; Answers with a 32-bit number.
   (func $number (param $value i32) (param $address i32) (param $length i32)
@@ -129,7 +129,7 @@ const PREPARING_EXPORTS: &str = r#"
 "#;
 
 /// The interface of the contract that the component exports.
-const ENTRY: &str = "sandmill:entry/entry@0.1.0";
+const ENTRY: &str = "sandmill:entry/entry@0.2.0";
 
 /// The glue of a prepared interpreter. It runs the texts `_init()`, `_run()` and `_stop()`.
 pub(super) fn glue(functions: &[HostFunction]) -> String {

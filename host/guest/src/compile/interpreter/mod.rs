@@ -6,9 +6,9 @@
 //! 0.1 and `host.call(address, length, *address, *length) -> i32`, with which the text calls the host.
 //!
 //! - `world`: the contract, and the host functions that the interpreter calls;
-//! - `glue`: a module of some hundred instructions between interpreter and contract. It passes addresses on,
-//!   and does not read the data at them;
-//! - `assemble`: makes a component of module and glue;
+//! - `glue`: a module of some hundred instructions between the interpreter and the contract. It
+//!   passes on addresses, but does not read the data there;
+//! - `assemble`: combines the module and the glue into a component;
 //! - `snapshot`: combines the module with the memory of a prepared interpreter.
 
 mod assemble;

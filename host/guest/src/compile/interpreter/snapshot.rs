@@ -13,7 +13,8 @@ use wasmtime_wizer::{InstanceState, SnapshotVal, ValType, Wizer};
 /// host.
 const RESET_FUNCTION: &str = "__wasilibc_reset_preopens";
 
-/// The name under which the module exports [`RESET_FUNCTION`] to the glue.
+/// The name under which the module exports [`RESET_FUNCTION`]. The generated module in `glue` calls
+/// it.
 const RESET_EXPORT: &str = "reset_folders";
 
 fn failed(error: &dyn Display) -> CompileError {
@@ -88,10 +89,12 @@ pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>
     let (context, _) = wizer.instrument(&module).map_err(cannot)?;
     let mut state = PreparedState { stack_pointer, memory };
     let future = pin!(wizer.snapshot(&context, &mut state));
-    // The future never waits.
+    // The future never waits, so one poll completes it.
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(kept) => kept.map_err(cannot),
-        Poll::Pending => Err(CompileError::new("the interpreter cannot be saved: it waits")),
+        Poll::Pending => Err(CompileError::new(
+            "the interpreter cannot be saved: saving did not finish in one step",
+        )),
     }
 }
 

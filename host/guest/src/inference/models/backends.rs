@@ -108,7 +108,7 @@ impl Backends {
         }
     }
 
-    /// Returns the reasons if no backend can use the GPU.
+    /// Returns a backend that can use the GPU, or the reasons why none can.
     fn on_gpu(&self, backend: Backend) -> Result<Engine<'_>, NoGpu<'_>> {
         let mut reasons = Vec::new();
         if backend != Backend::Tract {

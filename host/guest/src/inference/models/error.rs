@@ -73,7 +73,7 @@ pub(super) enum LibraryError {
          environment of the process that opens it"
     )]
     Telemetry {
-        /// The variable that forbids it.
+        /// The variable that forbids telemetry.
         variable: &'static str,
         /// The value that the variable must have.
         value: &'static str,
@@ -165,7 +165,7 @@ pub(super) enum BackendTrialError {
     /// The leader does not use this command line, so a user has called the hidden subcommand.
     #[error("this command is run by sandmill itself")]
     ByHand,
-    /// The process cannot do the first steps of every child.
+    /// `wall::enter` failed, or the process cannot read its standard input.
     #[error(transparent)]
     Start(#[from] io::Error),
     /// The wall cannot be built.
@@ -183,7 +183,7 @@ pub(super) enum BackendTrialError {
     /// A model is refused or does not run.
     #[error(transparent)]
     Model(#[from] InferenceError),
-    /// A result differs from the known one.
+    /// The backend computed a wrong result.
     #[error("it computes wrongly: 1.5 and -2 doubled are {outputs}")]
     Wrong {
         /// The tensors that were computed.

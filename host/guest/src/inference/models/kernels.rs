@@ -13,7 +13,7 @@ use std::panic;
 /// Why the kernels that tract needs on a GPU cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileKernelsError {
-    /// The process cannot do the first steps of every child.
+    /// `wall::enter` failed.
     #[error(transparent)]
     Start(#[from] io::Error),
     /// An error of tract.
@@ -25,15 +25,15 @@ pub enum CompileKernelsError {
 }
 
 /// Compiles the missing kernels for the GPU that this process sees, into tract's folder below
-/// `XDG_CACHE_HOME`. Omits kernels that tract compiles only when a model first needs them (Gated DeltaNet):
-/// workers cannot use them. An error says why tract cannot use the GPU. The calling process must do nothing
-/// else.
+/// `XDG_CACHE_HOME`. Omits kernels that tract compiles only when a model first needs them (Gated
+/// DeltaNet): workers cannot use these kernels. An error says why tract cannot use the GPU. The
+/// calling process must do nothing else.
 pub fn serve_kernels() -> Result<(), CompileKernelsError> {
-    // The process ends with the leader, which holds the GPU.
+    // This call makes the process end with its parent, the leader, which holds the GPU.
     wall::enter()?;
     ensure_cuda_runtime_dependencies("CUDA cannot be used").map_err(CompileKernelsError::Tract)?;
-    // tract reports an unusable GPU by a panic. The empty hook stops it from being printed; we report it
-    // once.
+    // tract reports an unusable GPU by a panic. The empty hook keeps Rust from printing the panic;
+    // we report it once.
     panic::set_hook(Box::new(|_| {}));
     match panic::catch_unwind(|| with_cuda_stream(|_| Ok(()))) {
         Ok(result) => result.map_err(CompileKernelsError::Tract),

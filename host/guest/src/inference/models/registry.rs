@@ -91,7 +91,7 @@ impl LoadedModels {
 
     /// From now on, records each model call in this file ([`InferenceNote`]).
     pub fn note_in(&self, place: NotePlace) {
-        // A process has only one such file.
+        // Ignore a second file: a process has only one.
         let _ = self.shared.note.set(place);
     }
 
@@ -239,7 +239,8 @@ impl LoadedModel {
         stats.bytes_in += inputs.iter().map(|input| input.bytes.len() as u64).sum::<u64>();
         let outputs = result.iter().flatten();
         stats.bytes_out += outputs.map(|output| output.bytes.len() as u64).sum::<u64>();
-        // `max` works because the CPU comes first in the order of devices.
+        // `max` keeps the GPU if any model ran on a GPU, because the CPU comes first in the order
+        // of devices.
         stats.device = stats.device.max(Some(facts.device));
         stats.fell_back |= facts.fell_back;
         stats.backends = stats.backends.and(facts.backend);

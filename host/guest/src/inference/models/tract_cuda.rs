@@ -1,4 +1,4 @@
-//! tract on NVIDIA GPUs. The CUDA libraries are searched when a model is loaded for a GPU.
+//! tract on NVIDIA GPUs. tract searches for the CUDA libraries when it loads a model for a GPU.
 
 use super::error::TractCudaError;
 
@@ -7,8 +7,8 @@ use super::error::TractCudaError;
 pub(super) fn check() -> Result<(), TractCudaError> {
     /// The prefix that tract puts before its error texts.
     const PREFIX: &str = "CUDA";
-    // This use of the crate also keeps the crate's entry in tract's list of runtimes; the linker would drop
-    // it.
+    // This call also keeps the crate's entry in tract's list of runtimes: the linker would drop the
+    // entry of an unused crate.
     ::tract_cuda::utils::ensure_cuda_runtime_dependencies(PREFIX).map_err(|error| {
         let text = format!("{error:#}");
         // Our own message already mentions CUDA.

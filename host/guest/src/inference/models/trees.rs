@@ -13,8 +13,9 @@ pub(super) const REGRESSOR: &str = "TreeEnsembleRegressor";
 /// `targets` is the number of classes or targets.
 ///
 /// # Errors
-/// If the lists have different lengths, a node refers to a missing node, or a path leads back to a node. The
-/// text continues a sentence that begins with `its` and the operator's name.
+/// If the lists have different lengths, a node refers to a missing node, or a path leads back to a
+/// node that it has passed. The text continues a sentence that begins with `its` and the operator's
+/// name.
 pub(super) fn check(node: &NodeProto, targets: usize) -> Result<(), String> {
     let modes = texts(node, "nodes_modes");
     let lists = ["nodes_treeids", "nodes_nodeids", "nodes_truenodeids", "nodes_falsenodeids"]

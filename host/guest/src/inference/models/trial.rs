@@ -77,7 +77,7 @@ fn onnxruntime(mode: &str, path: &Path) -> ProbeAnswer {
     answer
 }
 
-/// Reads a model with the checks of a worker, and returns its size.
+/// Reads a model with the same checks as a worker, and returns the model's size.
 fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, BackendTrialError> {
     enter()?;
     lock_down(mode, vec![GrantedPath::new(folder, FolderRights::Read)])?;
@@ -132,14 +132,14 @@ fn left_out_message(port: &ModelPort) -> Option<String> {
     let name = short(&port.name);
     Some(match ty.as_str() {
         "string" => format!(
-            "{name:?} is left out: it holds texts, which no tensor of wasi:nn holds; use the position of the largest score, \
+            "{name:?} is left out: it holds texts, which no tensor of wasi:nn can hold; use the position of the largest score, \
              in the order of classes_ in scikit-learn"
         ),
         "no tensor" => format!(
             "{name:?} is left out: it is a list or a map, not a tensor; export it from scikit-learn with \
              options={{'zipmap': False}}"
         ),
-        ty => format!("{name:?} is left out: it is {ty}, which no tensor of wasi:nn holds"),
+        ty => format!("{name:?} is left out: it is {ty}, which no tensor of wasi:nn can hold"),
     })
 }
 

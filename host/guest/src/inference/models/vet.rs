@@ -59,8 +59,8 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<VettedModel, I
     check_size(bytes, "file with its weights", limit)?;
     let separate_bytes = weights.separate_bytes;
     let separate_files: Vec<String> = weights.separate_files.into_iter().collect();
-    // A changed model is loaded without a path, so separate files with its weights could not be found. A
-    // model with such files therefore stays unchanged.
+    // The backend loads a changed model from memory, without a path, so it could not find separate
+    // files with weights. Therefore leave a model with separate files unchanged.
     let changed =
         separate_files.is_empty() && proto.graph.as_mut().is_some_and(ml::replace_zipmaps);
     let Some(graph) = &proto.graph else {

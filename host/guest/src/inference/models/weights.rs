@@ -92,8 +92,8 @@ impl<'a> Weights<'a> {
         Ok(())
     }
 
-    /// Checks a weight in another file of the model's folder. `bytes` is the size that its description
-    /// implies.
+    /// Checks a weight in another file of the model's folder. `bytes` is the size that the weight's
+    /// description implies.
     fn add_external(&mut self, tensor: &TensorProto, bytes: u64) -> Result<(), InferenceError> {
         let name = &tensor.name;
         let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);

@@ -67,7 +67,9 @@ fn check_builder(
         let found = encoding_name(encoding);
         return refused(
             NnErrorCode::InvalidEncoding,
-            format!("the encoding is {found}, and models are onnx: convert the model to ONNX"),
+            format!(
+                "the encoding is {found}, but only onnx is supported: convert the model to ONNX"
+            ),
         );
     }
     let gpu = match target {

@@ -88,15 +88,17 @@ impl GuestTensor {
                 Err(InferenceError::refused(NnErrorCode::InvalidArgument, text))
             }
             Some(Fault::NoRoom(text)) => {
-                let text = format!("input {name:?} was not kept when it was made: {text}");
+                let text =
+                    format!("input {name:?} was dropped when the entry script created it: {text}");
                 Err(InferenceError::refused(NnErrorCode::TooLarge, text))
             }
             None => Ok(TensorView { name, ty: self.ty, dims: &self.dims, bytes: &self.bytes }),
         }
     }
 
-    /// The content for a guest that reads the tensor. A mismatch is reported later, when the guest computes.
-    /// A tensor that was dropped can only be reported by ending the call.
+    /// The content for a guest that reads the tensor. If the bytes do not match the type, computing
+    /// with the tensor reports that later. If Sandmill dropped the bytes, this function can report
+    /// that only by ending the call.
     pub(super) fn contents(&self) -> Result<(&[u32], &[u8]), CallEnd> {
         match &self.fault {
             Some(Fault::NoRoom(text)) => {

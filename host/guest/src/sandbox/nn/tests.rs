@@ -268,7 +268,7 @@ fn a_guests_tensors_are_limited() {
     insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
     let (code, text) = fixture.compute(third).expect_err("not there");
     assert_eq!(code, ErrorCode::TooLarge);
-    insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit"#);
+    insta::assert_snapshot!(text, @r#"input "x" was dropped when the entry script created it: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit"#);
     // Inputs are dropped before outputs are counted, so there is room without the third tensor.
     fixture.compute(second).expect("there is room");
     let second = fixture.floats(10);
@@ -313,7 +313,7 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
     }
     insta::assert_snapshot!(text, @r#"
     ErrorCode::Security: models from bytes are off; load one of the job's models by name, or set inference.allow_guest_models: true in the job file
-    ErrorCode::InvalidEncoding: the encoding is openvino, and models are onnx: convert the model to ONNX
+    ErrorCode::InvalidEncoding: the encoding is openvino, but only onnx is supported: convert the model to ONNX
     ErrorCode::InvalidArgument: a model in ONNX is one list of bytes, and 2 were given
     ErrorCode::UnsupportedOperation: the target is tpu, and models run on cpu or gpu: choose one of them
     ErrorCode::Security: the model from bytes: it must run on a GPU, and no GPU is leased to this worker; give the job a GPU for each worker (gpus: N or --gpus N), or load it for the CPU

@@ -1,14 +1,15 @@
 //! The part of a store that inference uses, and the linking of its functions.
 
 use super::allowance::Allowance;
-use super::bindings::{sandmill::entry::models, wasi::nn};
+use super::bindings::sandmill::entry::models::{self, Host as _};
+use super::bindings::wasi::nn;
 use crate::inference::LoadedModels;
 #[cfg(any(test, feature = "testing"))]
 use crate::model::InferenceSettings;
 use crate::model::Limits;
 use std::sync::Arc;
-use wasmtime::Result;
 use wasmtime::component::{HasData, Linker};
+use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::ResourceTable;
 
 /// The inference state of an instance.
@@ -47,7 +48,7 @@ impl HasData for HasView {
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
-pub(in crate::sandbox) fn link<T>(
+pub(in crate::sandbox) fn link<T: 'static>(
     linker: &mut Linker<T>,
     view: fn(&mut T) -> View<'_>,
 ) -> Result<()> {
@@ -55,5 +56,13 @@ pub(in crate::sandbox) fn link<T>(
     nn::graph::add_to_linker::<_, HasView>(linker, view)?;
     nn::inference::add_to_linker::<_, HasView>(linker, view)?;
     nn::errors::add_to_linker::<_, HasView>(linker, view)?;
-    models::add_to_linker::<_, HasView>(linker, view)
+    models::add_to_linker::<_, HasView>(linker, view)?;
+    // Versions 0.1 and 0.2 of the interface have the same functions.
+    let mut first_models = linker.instance("sandmill:entry/models@0.1.0")?;
+    first_models.func_wrap("names", move |mut cx: StoreContextMut<'_, T>, (): ()| {
+        Ok((view(cx.data_mut()).names()?,))
+    })?;
+    first_models.func_wrap("describe", move |mut cx: StoreContextMut<'_, T>, (name,): (String,)| {
+        Ok((view(cx.data_mut()).describe(name)?,))
+    })
 }

@@ -64,10 +64,10 @@ fn an_exception_that_nothing_catches_ends_the_call() {
     insta::assert_snapshot!(failure.message, @"the entry script threw an exception in run and did not catch it. Have it catch the exception and return an error");
 }
 
-/// A guest that makes a call of the host and then throws, and catches every exception of both.
+/// A guest that calls the host and then throws, and that catches every exception of both.
 fn catching(call: &str) -> String {
     format!(
-        r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
+        r#"(import "sandmill:entry/host@0.2.0" "read" (func $read (param i32 i32 i32)))
         {THROWS}{RETURN}
         RUN
           (block $caught (try_table (catch_all $caught) {call} (call $throw (i32.const 7))) unreachable)
@@ -114,7 +114,7 @@ fn nested_exceptions_overflow_only_the_guests_stack() {
           (call $again))
         RUN (call $again)";
     let failure = run_throwing(small(), body).expect_err("it never ends");
-    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise the limit");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Use less recursion, or raise the limit");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn the_stack_has_the_size_that_the_job_sets() {
     };
     let failure = overflows(64 << 10).expect("too deep");
     assert_eq!(failure.kind, FailureKind::Trap);
-    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 64 KB. Have calls nest less deeply, or raise the limit");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 64 KB. Use less recursion, or raise the limit");
     assert_eq!(overflows(64 << 20), None);
 }
 

@@ -2,11 +2,11 @@
 
 use super::*;
 
-/// A guest that reads the file at its first path through the host. It returns the bytes or the error as one
-/// row.
+/// A guest that calls the host to read the first file of its mini-batch. The guest returns the
+/// bytes or the error as one row.
 pub(super) fn reader() -> String {
     format!(
-        r#"(import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
+        r#"(import "sandmill:entry/host@0.2.0" "read" (func $read (param i32 i32 i32)))
         {RETURN}
         RUN
           (call $read (i32.load (local.get $ptr)) (i32.load offset=4 (local.get $ptr)) (i32.const 32))

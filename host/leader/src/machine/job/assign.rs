@@ -72,7 +72,7 @@ impl JobMachine {
         with_other_worker
             .or_else(|| free.next())
             .or(first)
-            .or_else(|| self.node_with(|node| node.standing.awaits_word == Some(true)))
+            .or_else(|| self.node_with(|node| node.standing.awaits_decision == Some(true)))
     }
 
     /// Among the nodes that have reported their current state, the first for which `holds` is true.
@@ -110,7 +110,7 @@ impl JobMachine {
 
     /// Tells workers that wait after a failed attempt to continue, if they got no retry.
     fn let_workers_continue(&mut self) {
-        let waits = |node: &JobNode| node.has_answered() && node.standing.awaits_word.is_some();
+        let waits = |node: &JobNode| node.has_answered() && node.standing.awaits_decision.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));
         for node in nodes.map(|(id, _)| *id).collect::<Vec<_>>() {
             self.order(node, Order::GoOn);
@@ -118,7 +118,7 @@ impl JobMachine {
     }
 
     /// Whether the leader may pause, because probably no worker waits for its decision.
-    pub fn is_smooth(&self) -> bool {
+    pub fn awaits_no_decision(&self) -> bool {
         self.now >= self.no_pause_until && !self.queue.has_retries()
     }
 }

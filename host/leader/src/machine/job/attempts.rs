@@ -100,21 +100,21 @@ impl JobMachine {
     /// Whether a further attempt may succeed. If not, although tries are left, adds the reason to the
     /// failure's message.
     fn may_try_again(&self, pending: &PendingMiniBatch, failure: &mut Failure) -> bool {
-        let can_mend = failure.kind.can_mend()
+        let may_succeed_on_retry = failure.kind.may_succeed_on_retry()
             && pending.attempt < self.policy.max_try
             && pending.losses < RetryPolicy::MAX_NODE_LOSSES
             && !is_unreadable(&pending.mini_batch);
-        if can_mend && pending.has_trapped_like(failure) {
+        if may_succeed_on_retry && pending.has_trapped_like(failure) {
             let before = pending.attempt - 1;
             failure.message += &format!(
                 " (not tried again, because attempt {before} failed in exactly the same way)"
             );
             return false;
         }
-        can_mend
+        may_succeed_on_retry
     }
 
-    /// The committer has answered: no longer counts a successful attempt as unwritten.
+    /// Handles the committer's answer: no longer counts a successful attempt as unwritten.
     fn subtract_unwritten(&mut self, report: &AttemptReport) {
         self.unwritten_failures -= report.items.failed;
         self.unwritten_short -= u64::from(report.is_short);

@@ -37,8 +37,8 @@ impl JobMachine {
             .min()
     }
 
-    /// Rule I3: when the job fails if every worker is still inside `init` then. Counts from the time at which
-    /// the last worker entered `init`. `None` if a worker is past `init`.
+    /// Rule I3: the time at which the job fails if every worker is still inside `init`. It counts
+    /// from the moment at which the last worker entered `init`. `None` if a worker is past `init`.
     fn init_deadline(&self) -> Option<Duration> {
         if self.ending.is_some() || self.is_one_past_init() {
             return None;
@@ -118,7 +118,7 @@ impl JobMachine {
                  read. Raise first_task_creation_timeout, or make the inputs faster to list: fewer \
                  files in a folder, a list of files, or faster storage",
                 (self.now - self.last_arrival).as_secs_f64().floor(),
-                if self.last_arrival.is_zero() { "" } else { ", or after the last object came" },
+                if self.last_arrival.is_zero() { "" } else { ", or after the last object arrived" },
                 self.policy.first_task_timeout.as_secs_f64()
             ),
         );

@@ -56,9 +56,9 @@ impl JobMachine {
         }
     }
 
-    /// Asks idle workers to end while the last results are being written. If any of these results has files,
-    /// the workers stay: the committer may reject files, and then the mini-batch runs again. If it rejects
-    /// another result, a new worker is started.
+    /// Asks idle workers to end while the last results are being written. If any of these results
+    /// has files, the workers stay: the committer may reject files, and then the mini-batch runs
+    /// again. If the committer rejects a result without files, a new worker is started.
     fn retire(&mut self) {
         let may_be_rejected = || self.committing.values().any(|ended| ended.report.has_files);
         if !self.awaits_commits_only() || may_be_rejected() {
@@ -78,7 +78,10 @@ impl JobMachine {
             && self.queue.is_empty()
             && self.committing.is_empty()
             && self.succeeded + self.failed > 0;
-        has_finished && !self.closed && !self.writes_nothing() && !self.is_one_past_init()
+        has_finished
+            && !self.shutdown_requested
+            && !self.writes_nothing()
+            && !self.is_one_past_init()
     }
 
     /// Ends a job whose mini-batches have all ended, if no threshold is exceeded.

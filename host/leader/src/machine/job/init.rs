@@ -80,8 +80,8 @@ impl JobMachine {
         self.init_failures() > most_per_node.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
 
-    /// When the job fails because it becomes too old for the failures of `init` so far (rule I2). `None` if
-    /// it does not fail without a further failure of `init`.
+    /// The time at which the job fails because it becomes too old for its failures of `init` (rule
+    /// I2). `None` if the job does not fail for this reason without a further failure of `init`.
     pub(super) fn init_rules_deadline(&self) -> Option<Duration> {
         let due = self.ending.is_none()
             && self.now <= RetryPolicy::INIT_FAILURE_AGE

@@ -62,7 +62,7 @@ impl JobMachine {
                 let worker = worker.to_string();
                 self.emit(EventKind::AttemptDiscarded { worker, id, attempt, succeeded });
             }
-            NodeNews::Closing => self.closed = true,
+            NodeNews::Closing => self.shutdown_requested = true,
             NodeNews::Exited { worker, how, expected } => {
                 let worker = worker.to_string();
                 self.emit(EventKind::WorkerExited { worker, how, expected });
@@ -89,7 +89,9 @@ impl JobMachine {
             self.progressed();
             self.waited += self.now.saturating_sub(since);
             let waited = self.now.saturating_sub(since).as_secs();
-            self.notice(format!("the job continues: there is room for it after {waited} s"));
+            self.notice(format!(
+                "the job continues: after {waited} s, the machine has room for it"
+            ));
         }
         self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
     }

@@ -22,7 +22,7 @@ impl JobMachine {
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         let Some(lost) = self.nodes.remove(&node) else { return };
         // If a worker of the lost node was shutting down, a worker of another node must call `shutdown`.
-        self.closed &= lost.standing.closing == 0;
+        self.shutdown_requested &= lost.standing.closing == 0;
         let mut granted: Vec<MiniBatchId> = self.granted_to(node);
         // Put back the last mini-batch first, so that the first one ends up at the front of the queue.
         granted.sort_unstable();

@@ -32,7 +32,8 @@ pub struct JobMachine {
     pub(super) begun: u64,
     /// Until when the leader does not pause, because an attempt has failed.
     pub(super) no_pause_until: Duration,
-    /// The last attempts of mini-batches that have ended, successfully or for good, and wait for the journal.
+    /// The last attempts of mini-batches that succeeded or failed for good, and wait for the
+    /// journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
     /// How many items failed in the successful attempts in `committing`.
     pub(super) unwritten_failures: u64,
@@ -45,7 +46,7 @@ pub struct JobMachine {
     /// The number of mini-batches in `done_before`.
     pub(super) restored: u64,
     /// Whether a worker was asked to end normally in this run, or ended normally in an earlier one.
-    pub(super) closed: bool,
+    pub(super) shutdown_requested: bool,
     pub(super) planned: u64,
     pub(super) planned_items: u64,
     pub(super) plan_finished: bool,
@@ -118,7 +119,7 @@ impl JobMachine {
             unwritten_short: 0,
             late_results: 0,
             restored: restored.ended(),
-            closed: restored.closed,
+            shutdown_requested: restored.shutdown_requested,
             done_before: restored.finished,
             planned: 0,
             planned_items: 0,
@@ -252,7 +253,7 @@ impl JobMachine {
         self.notice(message);
     }
 
-    /// While objects keep arriving, the time-out for the first mini-batch starts over.
+    /// Restarts the time-out for the first mini-batch, because an object has arrived.
     fn on_arrived(&mut self) {
         self.progressed();
         self.last_arrival = self.now;

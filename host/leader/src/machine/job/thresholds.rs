@@ -12,7 +12,7 @@ impl JobMachine {
         let exceeded = self.items_exceeded().or_else(|| self.count_exceeded());
         if let Some((by, reason)) = exceeded.or_else(|| self.percent_exceeded()) {
             let restored_note = if self.restored > 0 {
-                "; what failed in earlier runs of this job is counted too"
+                "; what failed in earlier runs of this job also counts"
             } else {
                 ""
             };
@@ -20,8 +20,9 @@ impl JobMachine {
         }
     }
 
-    /// Whether a threshold will be exceeded once all pending results are written. Then no mini-batch begins
-    /// until these results are written, because one of them may still be rejected and retried.
+    /// Whether a threshold will be exceeded once all pending results are written. If so, no
+    /// mini-batch begins until then. The job does not fail yet, because a pending result may still
+    /// be rejected and retried.
     pub(super) fn commits_would_end_it(&self) -> bool {
         if self.unwritten_failures == 0 || self.ending.is_some() {
             return false;

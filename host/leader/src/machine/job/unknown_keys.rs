@@ -15,7 +15,7 @@ impl JobMachine {
         }
         let UnknownKeys { item, line, .. } = found;
         self.notice(format!(
-            "input {input}: records have keys that match none of its columns and are left out: {}, first \
+            "input {input}: records have keys that match none of its columns and are left out of the table: {}, first \
              in {item}, line {line}; the columns were inferred from earlier rows. Set schema_inference to \
              full, or name all columns in schema (json takes any value)",
             quoted_names(found),

@@ -76,7 +76,8 @@ impl SimulatedWorld {
             || self.policy.allowed_failed_count.exceeded_by(failed)
     }
 
-    /// Whether a threshold is exceeded. The test itself counts the messages to the state machine.
+    /// Whether a threshold is exceeded, by the test's own count of the messages to the state
+    /// machine.
     fn is_exceeded(&self, by: EndedBy) -> bool {
         let failed = self.counted.failed + self.counted.short;
         match by {

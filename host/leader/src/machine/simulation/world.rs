@@ -44,8 +44,9 @@ impl FakeWorker {
         !self.killed && !self.failed_init
     }
 
-    /// Whether the worker is inside `init`, as far as the state machine knows. With `counts_lies`, also true
-    /// if the worker falsely claims to be there, which the state machine need not believe.
+    /// Whether the worker is inside `init`, as far as the state machine knows. With `counts_lies`,
+    /// also true if the worker falsely claims to be there. The state machine need not believe such
+    /// a claim.
     fn is_starting(&self, counts_lies: bool) -> bool {
         self.is_live() && !self.ready && (counts_lies || !self.lied)
     }
@@ -115,7 +116,7 @@ pub(super) struct SimulatedWorld {
     pub(super) cancelled: bool,
     /// Until when there may be fewer workers than wanted, because a worker could not be started.
     pub(super) paused_until: Duration,
-    /// Whether other jobs use the whole machine. Only for the current round of actions.
+    /// Whether other jobs use the whole machine. Valid only for the current round of actions.
     is_machine_full: bool,
     pub(super) commits_given_up: bool,
     /// How many late results the state machine has discarded.
@@ -186,7 +187,7 @@ impl SimulatedWorld {
             items: counted.items,
             rows: counted.rows,
             next_worker: self.next_worker,
-            closed: self.dice.one_in(2),
+            shutdown_requested: self.dice.one_in(2),
         };
         self.journal.keys().for_each(|id| restored.finished.insert(*id));
         self.machine = machine(&self.policy, restored);
@@ -384,8 +385,8 @@ impl SimulatedWorld {
         worker.awaits_decision = false;
     }
 
-    /// Records that a mini-batch was returned to the queue. Its attempt may already have begun, if its worker
-    /// lied about its `init`. Then the attempt begins once more.
+    /// Records that a mini-batch was returned to the queue. If the worker lied about `init`, the
+    /// attempt may already have begun. Then it begins once more.
     fn returned(&mut self, id: MiniBatchId) {
         let is_inside = |worker: &FakeWorker| {
             worker.started && worker.inbox.front().is_some_and(|first| first.mini_batch.id == id)

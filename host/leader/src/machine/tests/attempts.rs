@@ -272,8 +272,7 @@ fn the_start_of_an_attempt_is_reported_once() {
     assert_eq!(starts(&machine.handle(started(0, 0), secs(1))), 0);
 }
 
-/// A worker that its guest has taken over cannot delay the job by claiming repeatedly that its instance
-/// broke.
+/// A compromised worker cannot delay the job by claiming repeatedly that its instance broke.
 #[test]
 fn a_worker_may_restart_once_after_each_attempt() {
     let mut machine = running(policy(), 8);
@@ -305,7 +304,7 @@ fn run_max_try_is_the_exact_number_of_attempts() {
     }
 }
 
-/// A worker that its guest has taken over must not keep the leader busy.
+/// A compromised worker must not keep the leader busy.
 #[test]
 fn a_worker_that_sends_unexpected_messages_is_killed() {
     let strays: [&dyn Fn() -> MachineMessage; 4] =
@@ -369,7 +368,7 @@ fn inference_is_counted_and_a_fallback_is_reported() {
     assert_eq!(sum.backends.to_string(), "tract");
 }
 
-/// A worker that its guest has taken over cannot falsify the totals.
+/// A compromised worker cannot falsify the totals.
 #[test]
 fn impossible_inference_statistics_kill_the_worker() {
     for message in [inferring(0, 1 << 60, 0.5, false), inferring(0, 1, f64::NAN, false)] {
@@ -414,7 +413,7 @@ fn unknown_keys_are_reported_and_counted() {
     }
     reported.extend(notices(&machine.handle(exit(Some(0), None), secs(2))));
     insta::assert_snapshot!(reported.join("\n"), @"
-    input d: records have keys that match none of its columns and are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were inferred from earlier rows. Set schema_inference to full, or name all columns in schema (json takes any value)
+    input d: records have keys that match none of its columns and are left out of the table: 'b', first in /inputs/d/a.jsonl, line 11; the columns were inferred from earlier rows. Set schema_inference to full, or name all columns in schema (json takes any value)
     input d: 5 records had keys that match none of its columns: 'b', 'd'
     ");
     // A worker that reports more records than the mini-batch has items is lying.

@@ -63,7 +63,7 @@ fn i1_ends_at_three_times_the_count() {
     }
 }
 
-/// I1: once the workers inside `init` could all fail and so reach the limit, no further worker is started.
+/// I1: no further worker is started if failures of all workers inside `init` would reach the limit.
 /// Workers are started again when `init` succeeds.
 #[test]
 fn i1_continues_when_the_last_worker_succeeds() {

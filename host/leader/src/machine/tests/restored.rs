@@ -48,8 +48,8 @@ fn finished_mini_batches_count_and_are_not_repeated() {
 
 #[test]
 fn a_finished_job_completes_without_a_worker() {
-    let closed = Restored { closed: true, ..restored() };
-    let (_, actions) = resumed(tolerant(), closed, 3);
+    let shutdown_requested = Restored { shutdown_requested: true, ..restored() };
+    let (_, actions) = resumed(tolerant(), shutdown_requested, 3);
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert!(spawned(&actions).is_empty());
 }
@@ -123,7 +123,7 @@ fn thresholds_hold_over_both_runs() {
             assert_eq!(winding_down(&actions), "");
             continue;
         }
-        assert!(winding_down(&actions).ends_with("earlier runs of this job is counted too"));
+        assert!(winding_down(&actions).ends_with("earlier runs of this job also counts"));
         if !matches!(actions.last(), Some(MachineAction::Finish(_))) {
             actions = machine.handle(exit_of(7, None, Some(9)), secs(1));
         }

@@ -143,8 +143,8 @@ fn a_retry_comes_before_a_workers_queued_mini_batches() {
     assert_eq!(given(&actions), ["0: 2.1"]);
 }
 
-/// Lets one attempt fail with each of these failures. Returns the message of the last one, and whether a
-/// retry was granted.
+/// Lets attempt after attempt fail, each with the next of these failures. Returns the message of
+/// the last failure, and whether a retry was granted.
 fn reported_failure(failures: &[Failure]) -> (String, bool) {
     let mut machine = running(RetryPolicy { max_try: 9, ..tolerant() }, 1);
     machine.handle(started(0, 0), secs(0));

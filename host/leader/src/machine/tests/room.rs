@@ -6,8 +6,8 @@ fn no_room(worker: u32) -> MachineMessage {
     MachineMessage::NoRoom(WorkerId(worker))
 }
 
-/// Waiting for other jobs does not count as a lack of progress, however long it takes. A cancellation ends
-/// it.
+/// Waiting for other jobs does not count as a lack of progress, however long it takes. A
+/// cancellation ends the wait.
 #[test]
 fn a_job_waits_for_its_turn() {
     let policy = RetryPolicy { workers: 2, progress_timeout: secs(25), ..policy() };
@@ -27,7 +27,7 @@ fn a_job_waits_for_its_turn() {
     let actions = machine.handle(MachineMessage::Tick, secs(100));
     assert_eq!(spawned(&actions), [(0, None), (1, None)]);
     let actions = machine.handle(MachineMessage::Spawned(W0, 17), secs(100));
-    insta::assert_snapshot!(notices(&actions).concat(), @"the job continues: there is room for it after 100 s");
+    insta::assert_snapshot!(notices(&actions).concat(), @"the job continues: after 100 s, the machine has room for it");
     let actions = machine.handle(no_room(1), secs(100));
     insta::assert_snapshot!(notices(&actions).concat(), @"fewer than 2 workers run: other jobs use the rest of what this machine gives to jobs (machine, in the operator's policy); more workers are started when there is room");
     let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };

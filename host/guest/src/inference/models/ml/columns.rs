@@ -152,8 +152,8 @@ impl OneHot {
         self.width
     }
 
-    /// Sets the category's column in `y`, a row of zeros. An unknown category leaves the row unchanged; then
-    /// the function returns false if that is an error (see `zeros`).
+    /// Sets the category's column to 1 in `y`, a row of zeros. An unknown category leaves the row
+    /// unchanged. Returns false if the category is unknown and this is an error (see `zeros`).
     pub(super) fn row(&self, category: i64, y: &mut [f32]) -> bool {
         match self.column_of.get(&category) {
             Some(column) => {

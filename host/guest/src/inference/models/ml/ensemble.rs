@@ -186,7 +186,8 @@ fn read_votes(
     let mut votes: Vec<(u32, f32)> = Vec::with_capacity(order.len());
     let mut leaves = LeafRanges::new();
     for (index, row) in (0..).zip(order) {
-        // [`trees::check`] has already compared the target with the number of targets.
+        // The conversion never fails, because [`trees::check`] has refused targets that do not
+        // exist.
         votes.push((u32::try_from(targets[row]).unwrap_or(0), weights[row]));
         leaves.entry((tree_ids[row], node_ids[row])).or_insert((index, index)).1 = index + 1;
     }
@@ -200,17 +201,17 @@ struct TreeClassifier {
     base: Vec<f32>,
     classes: usize,
     transform: ScoreTransform,
-    /// `None` if there are more than two classes. With two classes, all votes name the first class and count
-    /// for the second.
+    /// `None` if there are more than two classes. If there are two, all votes name the first class,
+    /// but their sum is for the second class.
     binary: Option<Binary>,
 }
 
-/// With two classes: the meaning of the sum of the votes for the second class.
+/// If there are two classes: how the sum of the votes gives the probability of the second class.
 #[derive(Clone, Copy, Debug)]
 enum Binary {
-    /// The sum is a probability.
+    /// The sum is the probability.
     Probability,
-    /// The logistic function of the sum is a probability.
+    /// The logistic function of the sum is the probability.
     Logistic,
 }
 
@@ -237,8 +238,8 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
     Ok(Computation::Classes(Box::new(trees), labels))
 }
 
-/// Checks a classifier of two classes. Accepts only the form that all exporters write, because ONNX Runtime
-/// computes this form as the exporters intend.
+/// Checks a classifier of two classes. Accepts only the form that all exporters write. For this
+/// form, ONNX Runtime computes what the exporters intend; for others, it may not.
 fn binary(
     trees: &Trees,
     base: &[f32],
@@ -260,8 +261,9 @@ fn binary(
     }
 }
 
-/// Whether only classes with votes can win. Here a class without votes has the score 0, so it could win if no
-/// other score is positive. In ONNX Runtime it cannot win.
+/// Whether only classes with votes can win. Our code gives a class without votes the score 0, so
+/// this class could win if no other score is positive. In ONNX Runtime, a class without votes
+/// cannot win.
 fn winner_has_votes(trees: &Trees, classes: usize) -> bool {
     let leaves: Vec<Vec<&[(u32, f32)]>> =
         trees.roots.iter().map(|root| trees.leaves(*root)).collect();

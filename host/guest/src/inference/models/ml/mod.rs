@@ -10,8 +10,8 @@
 //! - `extractor`: selects columns by index;
 //! - `zipmap`: removes the maps at the end of scikit-learn's exports.
 //!
-//! Everything is checked when a model is loaded. Computing can then fail only because of the input, for
-//! example its number of columns, and does not panic.
+//! Everything is checked when a model is loaded. Computing can then fail only because of the input,
+//! for example because of its number of columns. Computing does not panic.
 
 mod attributes;
 mod columns;
@@ -31,7 +31,7 @@ use tract_onnx::pb::NodeProto;
 pub(super) use operator::{OPERATORS, register};
 pub(super) use zipmap::replace_zipmaps;
 
-/// Why an operator cannot be computed here.
+/// Why this module cannot compute an operator.
 #[derive(Debug)]
 pub(super) enum OperatorRefusal {
     /// This variant is not supported. The text follows the operator's name, for example `without intercepts`.

@@ -1,4 +1,4 @@
-//! Connects all computations of this folder to tract, as one operator.
+//! Connects the computations of this folder to tract. One type, `Operator`, serves all of them.
 
 use super::columns::OneHot;
 use super::scores::Labels;
@@ -135,7 +135,7 @@ impl EvalOp for Operator {
             Computation::Classes(classifier, labels) => {
                 classify(&**classifier, labels, x, rows, columns)?
             }
-            // A one-hot encoder has already returned above.
+            // For a one-hot encoder, this function has already returned.
             Computation::OneHot(_) => bail!("{} does not take rows of numbers", self.name),
         };
         Ok(outputs.into_iter().map(IntoTValue::into_tvalue).collect())

@@ -5,7 +5,7 @@ use super::scores::{Labels, ScoreTransform, dot, round_to_f32, to_f64};
 use super::{Classifier, Computation, OperatorRefusal, RowFunction};
 use tract_onnx::pb::NodeProto;
 
-/// The maximum number of classes. The memory per row grows with its square.
+/// The maximum number of classes. The memory per row grows with the square of this number.
 const MAX_CLASSES: usize = 1000;
 
 /// The function that compares a row with a support vector.

@@ -1,6 +1,6 @@
-//! `ZipMap`, which scikit-learn's exporter puts at the end of a classifier. Its output is a list with one map
-//! from labels to scores per row, which no tensor can represent. The scores themselves are a tensor, which
-//! replaces the list.
+//! `ZipMap`, which scikit-learn's exporter puts at the end of a classifier. Its output is a list
+//! that has one map for each row, from labels to scores. No tensor can represent this list. The
+//! scores themselves are a tensor, so we replace the list by the scores.
 
 use crate::inference::models::onnx_facts::attribute;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -9,8 +9,8 @@ use tract_onnx::pb::{
     GraphProto, NodeProto, TensorShapeProto, TypeProto, ValueInfoProto, type_proto,
 };
 
-/// Replaces each output of the graph that comes from a `ZipMap` by its scores, under the same name. A
-/// `ZipMap` whose maps have another use stays. Returns whether it replaced any output.
+/// Replaces each output of the graph that comes from a `ZipMap` by the `ZipMap`'s scores, under the
+/// same name. Keeps a `ZipMap` if other nodes use its maps. Returns whether it replaced any output.
 pub(in super::super) fn replace_zipmaps(graph: &mut GraphProto) -> bool {
     let mut replaced = false;
     for index in 0..graph.node.len() {

@@ -29,8 +29,9 @@ pub(in crate::inference::models) struct Library {
 static OPENED: Mutex<Option<(PathBuf, Library)>> = Mutex::new(None);
 
 impl Library {
-    /// Opens the library, an absolute path. The process calls this before it builds its wall. No thread
-    /// starts, provided that [`NO_TELEMETRY`] is in the environment; without it, this fails.
+    /// Opens the library at an absolute path. The process calls this before it builds its wall. The
+    /// library starts no thread, because this function fails unless [`NO_TELEMETRY`] is in the
+    /// environment.
     ///
     /// # Errors
     /// If the file is not a usable library. The error is a message for the user.
@@ -96,7 +97,8 @@ impl Library {
 /// Reads the library's version, before any other of its functions runs.
 fn version_of(path: &Path) -> Result<String, LibraryError> {
     let owned_path = || path.to_owned();
-    // SAFETY: the library's initialisers are trusted, because the operator named it.
+    // SAFETY: the library's initialisers are trusted, because the user, not the job file, chose the
+    // library.
     let library = unsafe { libloading::Library::new(path) }
         .map_err(|source| LibraryError::NoLibrary { path: owned_path(), source })?;
     // SAFETY: the type is that of this function in ONNX Runtime's header.
@@ -114,7 +116,8 @@ fn version_of(path: &Path) -> Result<String, LibraryError> {
     if unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null() {
         return Err(LibraryError::TooOld { path: owned_path(), version });
     }
-    // Never closed: the library is opened again soon, and closing it would undo its initialisation.
+    // Do not close the library: we open it again soon, and closing it would undo its
+    // initialisation.
     std::mem::forget(library);
     Ok(version)
 }

@@ -279,7 +279,8 @@ fn too_deep_or_large_graphs_are_refused() {
     ");
 }
 
-/// Each of these would crash, loop forever, or silently give wrong results.
+/// Without a check, each of these models would make the backend crash, loop forever, or silently
+/// give wrong results.
 #[test]
 fn malformed_trees_are_refused() {
     let tree = |attributes: Vec<AttributeProto>| load_bytes(&bytes(&trees(attributes)));

@@ -10,8 +10,8 @@ use tract_onnx::pb::tensor_proto::DataType;
 #[test]
 fn a_layer_is_computed_for_any_batch() {
     let model = load(&layer()).expect("it loads");
-    // tract keeps a compiled plan for each of the last few input shapes. Here are more shapes than that, and
-    // some come twice.
+    // tract keeps a compiled plan for each of the last few input shapes. This loop uses more shapes
+    // than that, and some of them twice.
     for rows in [1_u16, 2, 3, 4, 5, 6, 1, 2, 3] {
         let x: Vec<f32> = (0..rows * 2).map(f32::from).collect();
         let outputs = run_x(&model, &[rows.into(), 2], &x).expect("it runs");
