@@ -1,7 +1,8 @@
 //! The entry script's log: functions that write to it, and the logger for the [`log`] crate.
 //!
 //! The host drops lines that are more verbose than the job's `logging_level`. The macros of the [`log`] crate
-//! do not even format such lines, and [`log::max_level`] is the job's level. `log::trace!` writes nothing.
+//! do not even format such lines, and [`log::max_level`] is the job's level, unless the entry script has set
+//! another logger. `log::trace!` writes nothing.
 
 use log::{Level, LevelFilter, Metadata, Record};
 

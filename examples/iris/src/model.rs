@@ -21,7 +21,8 @@ impl IrisModel {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let bytes = sandmill_guest::read(path)?;
-        let model: IrisModel = serde_json::from_slice(&bytes).context(path.display().to_string())?;
+        let model: IrisModel =
+            serde_json::from_slice(&bytes).context(path.display().to_string())?;
         let classes = model.classes.len();
         if classes == 0
             || model.coefficients.len() != classes

@@ -47,7 +47,7 @@ pub struct Restored {
     /// The first worker number that was never used.
     pub next_worker: u32,
     /// Whether a worker has ended normally, so the files of `init` and `shutdown` are present.
-    pub shutdown_requested: bool,
+    pub has_shut_down: bool,
 }
 
 impl Restored {

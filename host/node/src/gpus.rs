@@ -126,7 +126,7 @@ fn lacking_notice(
 ) -> String {
     let mut text = match has {
         0 => "no worker of this job gets a GPU".to_owned(),
-        _ => format!("{has} of {wanted} workers get a GPU"),
+        _ => format!("{has} of the {wanted} workers that should have a GPU get one"),
     };
     // Writing to a string cannot fail.
     for (index, holder) in busy {
@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn missing_gpus_are_reported_with_the_reason() {
         assert_snapshot!(lacking_notice(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or one of its workers that still runs; if the job needs these GPUs, start it again once they are free");
-        assert_snapshot!(lacking_notice(1, 2, &[(1, None)], None), @"1 of 2 workers get a GPU; GPU 1 is taken by another job; if the job needs these GPUs, start it again once they are free");
-        assert_snapshot!(lacking_notice(1, 4, &[], None), @"1 of 4 workers get a GPU: this machine has no more");
+        assert_snapshot!(lacking_notice(1, 2, &[(1, None)], None), @"1 of the 2 workers that should have a GPU get one; GPU 1 is taken by another job; if the job needs these GPUs, start it again once they are free");
+        assert_snapshot!(lacking_notice(1, 4, &[], None), @"1 of the 4 workers that should have a GPU get one: this machine has no more");
         assert_snapshot!(lacking_notice(0, 4, &[], Some("the driver reports no GPU")), @"no worker of this job gets a GPU: the driver reports no GPU");
     }
 

@@ -77,7 +77,7 @@ impl ResultSink for Returned {
     }
 }
 
-/// The first row that `run` returned, or the path of the file with its table, if the caller wants a table.
+/// The first row that `run` returned. If the caller wants a table: the path of the file with the table.
 pub(super) struct FirstResult<'a> {
     pub(super) row: Option<String>,
     pub(super) table: Option<&'a Path>,

@@ -95,8 +95,8 @@ fn end_advice(ended_by: EndedBy, is_kept: bool, paths: &ReportPaths) -> String {
             format!("to tolerate more and resume: {resume}")
         }
         EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
-        // If the user changes the entry script, the job starts from the beginning. If a mini-batch
-        // has succeeded, Sandmill refuses to run the job with the changed script.
+        // If the user changes the entry script, the job starts from the beginning, unless a
+        // mini-batch has succeeded: then Sandmill refuses to run the job with the changed script.
         EndedBy::InitFailures if is_kept => {
             let resume = resume("");
             format!("repair what init reads, and resume: {resume}")

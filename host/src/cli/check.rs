@@ -428,7 +428,7 @@ fn inference(
 pub(super) fn explain(scratch: &ScratchFolder, error: TrialError) -> anyhow::Error {
     match shown(scratch, "worker") {
         text if text.is_empty() => error.into(),
-        text => anyhow::anyhow!("{error}; what it said:\n{text}"),
+        text => anyhow::anyhow!("{error}; its output:\n{text}"),
     }
 }
 

@@ -22,8 +22,8 @@ use std::path::PathBuf;
 pub(super) struct ResumeArguments {
     #[command(flatten)]
     job: JobArgument,
-    /// Sets KEY of the job file to VALUE. The settings with which the job began stay in force. Only settings that
-    /// do not change the rows may be set (time-outs, limits, thresholds, numbers of workers and attempts).
+    /// Sets KEY of the job file to VALUE. The other settings with which the job began stay in force. Only settings
+    /// that do not change the rows may be set (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<KeyAndValue>,
     #[command(flatten)]

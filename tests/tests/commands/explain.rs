@@ -255,10 +255,10 @@ fn a_worker_killed_from_outside() {
     First failure
       mini-batch 3, attempt 1, process000: worker_died
       /inputs/texts/f3.txt
-      the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began
+      the worker process exited with returncode -9 inside run; another process must have sent it SIGKILL: the kernel has killed no process for lack of memory since the job began
 
     Failures
-      1 attempt: worker_died: the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began
+      1 attempt: worker_died: the worker process exited with returncode -9 inside run; another process must have sent it SIGKILL: the kernel has killed no process for lack of memory since the job began
       process000 exits with returncode -9
 
 

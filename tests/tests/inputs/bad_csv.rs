@@ -124,10 +124,10 @@ fn invalid_headers_fail_their_files() {
     assert_snapshot!(messages.join("\n"), @r#"
     "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of separate jobs"
     "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 1 column: id: give them the same columns in the same order, or make them inputs of separate jobs"
-    "the whole mini-batch (1 item): [DIR]/input/b.csv is not csv, but a JPEG image: use format: files, which gives entry scripts paths; or name the files by a glob that leaves it out"
+    "the whole mini-batch (1 item): [DIR]/input/b.csv is not csv, but a JPEG image: use format: files, which gives entry scripts paths; or name the files with a glob that leaves it out"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: columns 1 and 2 of the header are both named 'id'; rename one, or set `duplicate_names: rename`, which numbers them (if the file has no header, set `header: false`)"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 2 in the header, ""caf�"", is not UTF-8; save the file as UTF-8"
-    "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is not a CSV file; move it away, or name the files by a glob that leaves it out"
+    "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is not a CSV file; move it away, or name the files with a glob that leaves it out"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""��i\0d\0"", is not UTF-8; save the file as UTF-8"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; its first line is longer, or has no end: use fewer columns or shorter names"
     the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; look for a quote that is not closed in the first line

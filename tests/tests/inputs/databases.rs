@@ -88,7 +88,7 @@ fn databases_that_cannot_be_read_fail_alone() {
     assert_snapshot!(lines.join("\n"), @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
     0,"/inputs/orders/a.sqlite, row 14",/inputs/orders/a.sqlite,,14,1,[WORKER],"""13"" is not wanted"
-    1,/inputs/orders/b.sqlite,/inputs/orders/b.sqlite,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/b.sqlite is not sqlite, but text, possibly CSV: write format: csv; or name the files by a glob that leaves it out"
+    1,/inputs/orders/b.sqlite,/inputs/orders/b.sqlite,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/b.sqlite is not sqlite, but text, possibly CSV: write format: csv; or name the files with a glob that leaves it out"
     2,/inputs/orders/c.sqlite,/inputs/orders/c.sqlite,,,1,[WORKER],the whole mini-batch (1 item): [DIR]/in/c.sqlite is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
     3,/inputs/orders/d.sqlite,/inputs/orders/d.sqlite,,,1,[WORKER],the whole mini-batch (1 item): [DIR]/in/d.sqlite cannot be queried: no such table: orders; its tables are: bills
     "#);

@@ -122,7 +122,7 @@ fn files_that_cannot_be_read_fail_alone() {
     let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
     assert_snapshot!(failed, @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
-    0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is not parquet, but text, possibly CSV: write format: csv; or name the files by a glob that leaves it out"
+    0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is not parquet, but text, possibly CSV: write format: csv; or name the files with a glob that leaves it out"
     5,/inputs/rows/c.parquet,/inputs/rows/c.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/c.parquet is cut off or broken: a Parquet file ends with PAR1, but this file does not"
     6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without even a schema; remove it, or write the file again"
     7,"/inputs/rows/e.parquet, 6 rows from row 1",/inputs/rows/e.parquet,,1,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 1 to 6 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0

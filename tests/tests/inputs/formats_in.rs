@@ -143,7 +143,7 @@ fn files_that_cannot_be_read_fail_alone() {
     {"id":1,"x":2}
     {"id":1,"x":2}
     {"id":5,"x":6}
-    0,/inputs/rows/0.csv,/inputs/rows/0.csv,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/0.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is not a CSV file; move it away, or name the files by a glob that leaves it out"
+    0,/inputs/rows/0.csv,/inputs/rows/0.csv,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/0.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is not a CSV file; move it away, or name the files with a glob that leaves it out"
     2,/inputs/rows/2.csv,/inputs/rows/2.csv,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of separate jobs"
     4,/inputs/rows/4.csv.gz,/inputs/rows/4.csv.gz,,,1,[WORKER],the whole mini-batch (1 item): [DIR]/input/4.csv.gz cannot be unpacked with gzip: it ends too early
     5,/inputs/rows/5.csv.gz,/inputs/rows/5.csv.gz,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/5.csv.gz is not packed with gzip, as its name says; give it another name, or pack it again"

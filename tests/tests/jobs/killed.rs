@@ -99,7 +99,7 @@ fn a_killed_worker_is_replaced() {
     assert_snapshot!(ran.messages(), @"
     job test: 2 workers
     [WORKER] exited with returncode -9
-    mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began
+    mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; another process must have sent it SIGKILL: the kernel has killed no process for lack of memory since the job began
     Job test completed in [TIME].
       mini-batches  30
       items         30
@@ -129,10 +129,10 @@ fn a_killed_worker_fails_its_attempt() {
     let mut rows = rows();
     rows.retain(|row| row != "15.txt: 1");
     assert_eq!(ran.sorted_output(), rows, "{ran}");
-    assert_snapshot!(ran.failed_items(), @r#"
+    assert_snapshot!(ran.failed_items(), @"
     mini_batch,item,file,line,row,attempt,worker,reason
-    5,/inputs/texts/15.txt,/inputs/texts/15.txt,,,1,[WORKER],"the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; another process sent it SIGKILL, because the kernel has killed no process for lack of memory since the job began"
-    "#);
+    5,/inputs/texts/15.txt,/inputs/texts/15.txt,,,1,[WORKER],the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; another process must have sent it SIGKILL: the kernel has killed no process for lack of memory since the job began
+    ");
 }
 
 /// Rule W7.

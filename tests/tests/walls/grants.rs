@@ -131,7 +131,7 @@ fn an_unknown_function_is_refused() {
         r#"(import "wasi:cli/environment@0.2.0"
             (instance (export "get-secrets" (func (result string)))))"#,
     );
-    assert_snapshot!(message, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.2.0: build with tools for these versions, or use a newer Sandmill");
+    assert_snapshot!(message, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.1.0 and 0.2.0: build with tools for these versions, or use a newer Sandmill");
     let message = refused(
         r#"(import "wasi:random/random@0.2.0"
             (instance (export "get-random-u64" (func (result string)))))"#,

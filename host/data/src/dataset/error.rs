@@ -93,7 +93,7 @@ pub(super) enum EntryError {
     Unlisted { path: PathBuf, source: io::Error },
     /// An entry that is neither a file, a folder nor a link.
     #[error(
-        "{} is a device, fifo or socket, and an input has only files; move it away, or name the files by a \
+        "{} is a device, fifo or socket, and an input has only files; move it away, or name the files with a \
          glob that leaves it out",
         path.display()
     )]

@@ -243,7 +243,7 @@ fn a_special_file_fails_alone() {
     assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
     let (bad, files) = tree.bad_entries(None);
     assert_eq!(files, ["a.txt"]);
-    assert_snapshot!(bad, @"s: /d/in/s is a device, fifo or socket, and an input has only files; move it away, or name the files by a glob that leaves it out");
+    assert_snapshot!(bad, @"s: /d/in/s is a device, fifo or socket, and an input has only files; move it away, or name the files with a glob that leaves it out");
 }
 
 #[test]

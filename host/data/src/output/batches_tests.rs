@@ -358,11 +358,13 @@ fn damaged_rows_do_not_become_a_file() {
     let (bytes, rows) = appended(OutputKind::Arrow, &[table(), table()]);
     let format = OutputFormat::default_for(OutputKind::Arrow);
     let wrong = |bytes: &[u8], rows| made(bytes, rows, &format).unwrap_err().to_string();
-    insta::assert_snapshot!(wrong(&bytes, rows + 1), @"the appended rows cannot be read: it holds 6 rows, and 7 were committed");
+    insta::assert_snapshot!(wrong(&bytes, rows + 1), @"the file of appended rows cannot be read: it holds 6 rows, and 7 were committed");
     let half = appended(OutputKind::Arrow, &[table()]).0.len();
-    insta::assert_snapshot!(wrong(&bytes[..half], rows), @"the appended rows cannot be read: it holds 3 rows, and 6 were committed");
-    assert!(wrong(&bytes[..half + 40], rows).starts_with("the appended rows cannot be read: "));
-    assert!(wrong(b"no table", 1).starts_with("the appended rows cannot be read: "));
+    insta::assert_snapshot!(wrong(&bytes[..half], rows), @"the file of appended rows cannot be read: it holds 3 rows, and 6 were committed");
+    assert!(
+        wrong(&bytes[..half + 40], rows).starts_with("the file of appended rows cannot be read: ")
+    );
+    assert!(wrong(b"no table", 1).starts_with("the file of appended rows cannot be read: "));
 }
 
 proptest::proptest! {

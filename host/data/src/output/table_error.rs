@@ -134,7 +134,7 @@ pub(super) enum JoinError {
 #[derive(Debug, thiserror::Error)]
 pub enum FinishError {
     /// The appended rows are damaged.
-    #[error("the appended rows cannot be read: {0}")]
+    #[error("the file of appended rows cannot be read: {0}")]
     Read(#[from] AppendedRowsError),
     /// The file cannot be written.
     #[error("it cannot be written: {0}")]

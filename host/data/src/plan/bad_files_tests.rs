@@ -326,12 +326,12 @@ fn an_input_of_another_format_is_refused() {
         plan(&[good, parquet], true),
     ];
     assert_snapshot!(reported.join("\n"), @"
-    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
-    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
-    (/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)(1 rows of 2)
-    (1 rows of 0)(/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)(/d/in/2 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)
-    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
-    (1 rows of 0)(/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)
+    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files with a glob that leaves it out
+    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files with a glob that leaves it out
+    (/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files with a glob that leaves it out)(1 rows of 2)
+    (1 rows of 0)(/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files with a glob that leaves it out)(/d/in/2 is not csv, but a Parquet file: write format: parquet; or name the files with a glob that leaves it out)
+    input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files with a glob that leaves it out
+    (1 rows of 0)(/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files with a glob that leaves it out)
     ");
 }
 

@@ -110,7 +110,7 @@ fn plan_input(
             let Some(values) = format.values(&file) else {
                 return err!(
                     "input '{}': the path {file} does not match partition_format '{format}'; move \
-                     the file away, name the files by a glob that leaves it out, or change the \
+                     the file away, name the files with a glob that leaves it out, or change the \
                      template",
                     source.dataset,
                 );

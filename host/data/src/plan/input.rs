@@ -139,7 +139,7 @@ impl PlanInput<'_> {
     pub(super) fn describe_foreign(&self, path: &Path, found_format: &str) -> String {
         let format = self.table.kind.name();
         format!(
-            "{} is not {format}, but {found_format}; or name the files by a glob that leaves it out",
+            "{} is not {format}, but {found_format}; or name the files with a glob that leaves it out",
             path.display()
         )
     }

@@ -158,8 +158,8 @@ fn files_that_cannot_be_grouped_are_refused() {
     let errors = errors.map(|plan| plan.unwrap_err().to_string()).join("\n");
     assert_snapshot!(errors, @r#"
     input 'songs' has no partition_format, so its files cannot be grouped by partition_keys; add one, such as partition_format: '{user}/{genre}/{file}'
-    input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/{genre}.wav'; move the file away, name the files by a glob that leaves it out, or change the template
-    input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/winter/{genre}.wav'; move the file away, name the files by a glob that leaves it out, or change the template
+    input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/{genre}.wav'; move the file away, name the files with a glob that leaves it out, or change the template
+    input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/winter/{genre}.wav'; move the file away, name the files with a glob that leaves it out, or change the template
     input 'songs': partition_keys names 'genre', and partition_format '{user}/{season}/{file}' has the keys user, season, file; use one of these, or add 'genre' to partition_format
     input 'songs': partition_format "{user/{genre}" is not a path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
     "#);
@@ -256,7 +256,7 @@ fn path_columns_must_not_exist_in_the_files() {
     let source = formatted(tree.source("sales", "in"), "{region}");
     assert_snapshot!(tables(&tree, vec![source], &["region"]).unwrap_err(), @"input 'sales': partition_format '{region}' makes a column 'region' of the files' paths, and the files have a column of that name; give the key another name");
     let source = formatted(tree.source("sales", "in"), "{a}/{b}");
-    assert_snapshot!(tables(&tree, vec![source], &["a"]).unwrap_err(), @"input 'sales': the path n/a.csv does not match partition_format '{a}/{b}', which has one folder for each level; move the file away, name the files by a glob that leaves it out, or change the template");
+    assert_snapshot!(tables(&tree, vec![source], &["a"]).unwrap_err(), @"input 'sales': the path n/a.csv does not match partition_format '{a}/{b}', which has one folder for each level; move the file away, name the files with a glob that leaves it out, or change the template");
     let source = formatted(tree.source("sales", "in"), "{r}");
     assert_snapshot!(tables(&tree, vec![source], &["store", "r"]).unwrap_err(), @"input 'sales' has no column 'store', which partition_keys names; its columns are: x, region, r");
 }

@@ -73,7 +73,7 @@ pub(super) fn each_file<'s>(
                 Some(path) if path.folder_values(&file).is_none() => {
                     return err!(
                         "input '{}': the path {file} does not match partition_format '{path}', which \
-                         has one folder for each level; move the file away, name the files by a glob \
+                         has one folder for each level; move the file away, name the files with a glob \
                          that leaves it out, or change the template",
                         input.name(),
                     );

@@ -92,7 +92,7 @@ pub struct PreparedInterpreter<'a> {
     pub sources: &'a Path,
     /// A folder for temporary files.
     pub scratch: &'a Path,
-    /// How the component was compiled, and must run.
+    /// The instrumentation with which the component was compiled, and with which it must run.
     pub with: Instrumentation,
 }
 

@@ -183,7 +183,7 @@ pub fn check_imports(engine: &Engine, component: &Component) -> Result<(), Compi
     linker.and_then(|linker| linker.instantiate_pre(component).map(drop)).map_err(|error| {
         CompileError(format!(
             "the entry script imports something that this Sandmill does not have: {error:#}. \
-             Sandmill has WASI {WASI_VERSION}, wasi:nn {NN_VERSION} and sandmill:entry 0.2.0: build \
+             Sandmill has WASI {WASI_VERSION}, wasi:nn {NN_VERSION} and sandmill:entry 0.1.0 and 0.2.0: build \
              with tools for these versions, or use a newer Sandmill"
         ))
     })

@@ -34,8 +34,8 @@
 //! After a crash between any two steps, the output holds more than the journal records, or some
 //! files do not have their final names yet. `recover` restores the state that the journal
 //! describes. If neither the output nor a part file holds all rows of a mini-batch, `recover`
-//! removes the mini-batch from the journal, and it runs again. The module `replace` makes every
-//! replacement of an old file by a new one. Between the steps are points at which tests kill the
+//! removes the mini-batch from the journal, so that the mini-batch runs again. Wherever an old file is
+//! replaced by a new one, the module `replace` does it. Between the steps are points at which tests kill the
 //! process ([`fail_point`](crate::fail_point)).
 
 use super::error::CommitError;
@@ -286,7 +286,7 @@ mod parts_output_tests;
     clippy::cast_precision_loss,
     clippy::cast_sign_loss,
     clippy::unwrap_used,
-    reason = "part of tests; a world that cannot be made fails them, and its numbers are small"
+    reason = "test code: a panic may fail the test, and all numbers are small"
 )]
 #[path = "crash_world.rs"]
 mod crash_world;

@@ -67,7 +67,7 @@ impl CommitQueue {
         let before = self.reached(&state);
         state.bytes += row_bytes(&request);
         state.requests.push_back(request);
-        // Otherwise, the committer sleeps until the next group is due.
+        // In all other cases, the committer sleeps until the next group is due.
         if state.requests.len() == 1 || before != self.reached(&state) {
             self.work.notify_one();
         }

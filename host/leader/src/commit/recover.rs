@@ -78,7 +78,7 @@ pub(super) fn recover(
     let highest = target.worker_folders.highest_worker();
     let highest = highest.into_iter().chain(files::workers(&journal)?).max();
     restored.next_worker = restored.next_worker.max(highest.map_or(0, |w| w.0.saturating_add(1)));
-    restored.shutdown_requested = is_closed(&journal, &files)?;
+    restored.has_shut_down = is_closed(&journal, &files)?;
     target.worker_folders.clean_up(&files.done);
     if !is_made {
         reopen(&mut journal)?;

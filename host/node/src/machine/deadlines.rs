@@ -9,7 +9,7 @@ use std::time::Duration;
 impl NodeMachine {
     /// When [`Tick`](super::NodeMessage::Tick) is due at the latest, if nothing else happens.
     /// `None` if nothing is due. A pause before new workers are started does not count if it was
-    /// over before the last event: at that event, the leader wanted no more workers.
+    /// already over at the last event: the leader wanted no more workers then.
     pub fn next_deadline(&self) -> Option<Duration> {
         let past_init = self.is_one_past_init();
         let may_start_later = |at: &Duration| !self.is_ending && self.now < *at;

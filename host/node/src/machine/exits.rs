@@ -80,7 +80,7 @@ fn failure_of(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     let (kind, hint) = match exit.signal {
         Some(9) if exit.not_for_memory => (
             FailureKind::WorkerDied,
-            "; another process sent it SIGKILL, because the kernel has killed no process for \
+            "; another process must have sent it SIGKILL: the kernel has killed no process for \
              lack of memory since the job began",
         ),
         Some(9) => (

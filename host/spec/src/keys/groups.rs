@@ -167,7 +167,7 @@ pub(crate) const INPUT: &[Key] = &[
         "1000",
         "Uses only this many rows of a table, or files, from the start. All unless given.",
     )
-    .describe("a number", "all", "Uses only this many rows of a table, or files, from the start, for example for a first try. Not with partition keys, and not for `sqlite`."),
+    .describe("a number", "all", "Uses only the first rows of a table, or the first files: this many, for example for a first try. Not with partition keys, and not for `sqlite`."),
     key(
         "hive",
         KeyKind::Bool,

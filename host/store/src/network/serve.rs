@@ -55,7 +55,9 @@ pub fn serve() -> io::Result<()> {
         ));
     };
     if request.protocol != PROTOCOL_VERSION {
-        return Err(io::Error::other("the program was replaced while a job began; start it again"));
+        return Err(io::Error::other(
+            "the program sandmill was replaced while the job began; start the job again",
+        ));
     }
     // Loads the libraries for name resolution: in the sandbox, they cannot be loaded.
     let _ = "localhost:1".to_socket_addrs();

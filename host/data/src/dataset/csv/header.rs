@@ -30,7 +30,7 @@ pub(super) fn read_names(
             Ok(name) if name.contains('\0') => {
                 return err!(
                     "{}: the name of column {} in the header, {name:?}, holds a null character, so \
-                     this is not a CSV file; move it away, or name the files by a glob that leaves it \
+                     this is not a CSV file; move it away, or name the files with a glob that leaves it \
                      out",
                     path.display(),
                     index + 1,

@@ -121,7 +121,7 @@ pub(super) fn pieces() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A field in the form in which a file may have it.
+/// A field as a file may contain it: with or without quotes.
 fn field() -> impl Strategy<Value = String> {
     let text = prop::collection::vec(
         prop::sample::select(vec!["a", "é", " ", ",", "\n", "\r\n", "\r", "\"", "0", "\u{feff}"]),

@@ -119,7 +119,7 @@ impl JobMachine {
             unwritten_short: 0,
             late_results: 0,
             restored: restored.ended(),
-            shutdown_requested: restored.shutdown_requested,
+            shutdown_requested: restored.has_shut_down,
             done_before: restored.finished,
             planned: 0,
             planned_items: 0,

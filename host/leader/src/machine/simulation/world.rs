@@ -187,7 +187,7 @@ impl SimulatedWorld {
             items: counted.items,
             rows: counted.rows,
             next_worker: self.next_worker,
-            shutdown_requested: self.dice.one_in(2),
+            has_shut_down: self.dice.one_in(2),
         };
         self.journal.keys().for_each(|id| restored.finished.insert(*id));
         self.machine = machine(&self.policy, restored);

@@ -48,8 +48,8 @@ fn finished_mini_batches_count_and_are_not_repeated() {
 
 #[test]
 fn a_finished_job_completes_without_a_worker() {
-    let shutdown_requested = Restored { shutdown_requested: true, ..restored() };
-    let (_, actions) = resumed(tolerant(), shutdown_requested, 3);
+    let after_shutdown = Restored { has_shut_down: true, ..restored() };
+    let (_, actions) = resumed(tolerant(), after_shutdown, 3);
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert!(spawned(&actions).is_empty());
 }
