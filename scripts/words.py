@@ -26,7 +26,7 @@ BANNED = [
      "is not a ..., has no ..."),
     (r"prs-semantics", "docs/parallel-run-step.md"),
 ]
-# `behind` is allowed only for walls, and for other things in space.
+# `behind` is allowed only for walls, and for other positions in space.
 BEHIND = re.compile(r"\bbehind(?! (?:(?:both|the|a|an|its|their|this|that|two|one|each|which|proxies|walls?|locks?|your|our|Sandmill's) ?)+)", re.I)
 # Files that must quote the words, and texts by other authors.
 EXCEPT = ("docs/style.md", "scripts/words.py", "wit/deps/", "tests/formats/", "fuzz/corpus/", "LICENSE", "Cargo.lock", "package-lock.json", "examples/word-count/data/")

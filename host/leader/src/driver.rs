@@ -63,7 +63,7 @@ const STILL_WRITING_INTERVAL: Duration = Duration::from_secs(10);
 /// many rounds. Without a maximum, a worker that sends without end could fill round after round. An
 /// honest worker sends only a few messages in total.
 const MAX_ROUNDS: u32 = 100;
-/// A round that has read fewer messages than this has left none unread.
+/// If a round reads fewer messages than this, it has read all of them.
 const MANY_MESSAGES: u32 = 64;
 
 struct Driver<'a, R> {

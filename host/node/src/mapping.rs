@@ -38,14 +38,14 @@ pub enum MapNews {
     Ready,
     /// `run` is about to be called.
     Began(MappedRows),
-    /// `run` returned. Holds the number of items that it reported as failed, and for the first of them the
-    /// position in the mini-batch, from 1, and the reason.
+    /// `run` returned. Holds the number of items that it reported as failed. For each of the first few, it
+    /// holds the position in the mini-batch, from 1, and the reason.
     Returned(u64, Vec<(u64, String)>),
     /// All mini-batches are done; `shutdown` is about to be called.
     ShuttingDown,
     /// The output is complete.
     Ended,
-    /// The input cannot be read. The text follows "standard input".
+    /// The input cannot be read. The message to the user is "standard input" and then this text.
     BadInput(String),
     /// `init`, `run` or `shutdown` failed.
     Failed(Failure),

@@ -54,7 +54,7 @@ fn add_other_keys(properties: &mut Map<String, Json>) {
         "description": "The settings that ParallelRunConfig of the Azure SDK saves.",
     });
     properties.insert(String::from(SAVED_SECTION), saved);
-    // The loader accepts larger numbers and then explains why it refuses them. The schema only has the limit.
+    // The loader parses larger numbers, too, so that its error can say why they are refused. The schema only has the limit.
     if let Some(node_count) = properties.get_mut("node_count") {
         node_count["anyOf"][0]["maximum"] = json!(1);
         node_count["anyOf"][1]["pattern"] = json!("^ *1 *$");

@@ -201,7 +201,11 @@ impl Cache {
             let Some(name) = name.to_str().filter(|name| name.starts_with(TEMPORARY_PREFIX)) else {
                 continue;
             };
-            if open(&self.dir, name).is_ok_and(|file| is_left_over(&file)) {
+            // `file` keeps its lock until the removal. Otherwise a process that has just made the file could
+            // lock it in between, and would lose it.
+            if let Ok(file) = open(&self.dir, name)
+                && is_left_over(&file)
+            {
                 // Ignore the error: another process may have removed the file already.
                 let _ = self.dir.remove_file(name);
             }
@@ -221,7 +225,7 @@ pub(super) fn open(dir: &Dir, name: &str) -> io::Result<File> {
     dir.open_with(name, &options).map(cap_std::fs::File::into_std)
 }
 
-/// Whether a temporary file is left over: no process is writing to it.
+/// Whether a temporary file is left over: no process is writing to it. If so, `file` has the file's lock.
 pub(super) fn is_left_over(file: &File) -> bool {
     match file.try_lock() {
         Ok(()) => true,

@@ -54,10 +54,13 @@ pub fn clear_compiled(folder: &Path) -> io::Result<FileCount> {
     let mut removed = FileCount::default();
     let Some(dir) = open_folder(folder)? else { return Ok(removed) };
     for name in entries(&dir)? {
-        if name.starts_with(TEMPORARY_PREFIX)
-            && !open(&dir, &name).is_ok_and(|file| is_left_over(&file))
-        {
-            continue;
+        // Keeps the lock of a temporary file until the removal: see `Cache::open`.
+        let mut temporary = None;
+        if name.starts_with(TEMPORARY_PREFIX) {
+            temporary = open(&dir, &name).ok().filter(is_left_over);
+            if temporary.is_none() {
+                continue;
+            }
         }
         let count = file_count_of(&dir, &name);
         match dir.remove_file(&name) {
@@ -68,6 +71,7 @@ pub fn clear_compiled(folder: &Path) -> io::Result<FileCount> {
                 return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display())));
             }
         }
+        drop(temporary);
     }
     Ok(removed)
 }
