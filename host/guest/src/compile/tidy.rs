@@ -54,7 +54,7 @@ pub fn clear_compiled(folder: &Path) -> io::Result<FileCount> {
     let mut removed = FileCount::default();
     let Some(dir) = open_folder(folder)? else { return Ok(removed) };
     for name in entries(&dir)? {
-        // Keeps the lock of a temporary file until the removal: see `Cache::open`.
+        // Keeps the lock of a temporary file until the removal: see `Cache::remove_stale`.
         let mut temporary = None;
         if name.starts_with(TEMPORARY_PREFIX) {
             temporary = open(&dir, &name).ok().filter(is_left_over);

@@ -60,7 +60,7 @@ impl Host {
 }
 
 /// `log-level`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ComponentType, Lift, Lower)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ComponentType, Lift, Lower)]
 #[component(enum)]
 #[repr(u8)]
 pub(super) enum LogLevel {
@@ -87,11 +87,7 @@ impl From<LoggingLevel> for LogLevel {
 
 impl LogLevel {
     fn passes(self, level: LoggingLevel) -> bool {
-        match self {
-            Self::Error | Self::Warning => true,
-            Self::Info => level >= LoggingLevel::Info,
-            Self::Debug => level >= LoggingLevel::Debug,
-        }
+        self <= Self::from(level)
     }
 
     fn word(self) -> &'static str {
