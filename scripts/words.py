@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Finds the words that docs/style.md bans, in all text files of the repository. Prints FILE:LINE: the word and what to write instead.
 
-Names in the code are checked too: a `_` and a capital letter begin a new word. So are phrases that a line break divides.
+It also checks names in the code, in which a `_` or a capital letter begins a new word, and phrases that a line break divides.
 """
 
 import bisect
@@ -34,7 +34,7 @@ KINDS = (
     ".rs", ".md", ".py", ".pyi", ".js", ".mjs", ".ts", ".c", ".h", ".cpp", ".wit", ".sh", ".yaml", ".yml", ".toml", ".json", ".wat",
     ".txt", ".html", ".svg", ".service", "Makefile", "run",
 )  # fmt: skip
-# What a line of a comment or of a quotation begins with.
+# The mark with which a line of a comment or of a quotation begins.
 MARKER = re.compile(r"^\s*(?:///|//!|//|#+|;;|\*|>)?\s*")
 
 
@@ -52,7 +52,7 @@ def main():
             continue
         starts, parts, length = [], [], 0
         for line in lines:
-            # A string of Rust goes on after a `\\`.
+            # After a `\\`, a Rust string continues on the next line.
             spaced = MARKER.sub("", line).rstrip().removesuffix("\\").rstrip().replace("_", " ")
             spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", spaced) + " "
             starts.append(length)

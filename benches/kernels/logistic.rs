@@ -52,7 +52,7 @@ fn exp(x: f64) -> f64 {
     for inverse in INVERSES {
         sum = 1.0 + sum * rest * inverse;
     }
-    // Multiplies by 2 to the power of `power`, whose integer is in the low bits of `shifted`. The exponent of
-    // a float starts at bit 52, and has the bias 1023.
+    // Multiplies by 2 to the power of `power`. The low bits of `shifted` are this power as an integer. The
+    // exponent of a float starts at bit 52, and has the bias 1023.
     sum * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// and views.
 ///
 /// Each method fails if the column is missing or of another kind. The methods without `or_null` also fail at
-/// a null. The error names the column, and the row or the existing columns.
+/// a null. The error names the column. It also names the row with the null, or the columns that exist.
 ///
 /// ```
 /// use sandmill_guest::arrow_array::{Int64Array, RecordBatch};

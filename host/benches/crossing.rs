@@ -17,8 +17,8 @@ const FILE_BYTES: usize = 2 << 10;
 
 const TABLE_BYTES: usize = 1 << 20;
 
-/// Returns its input: a table as a table, paths as rows, and no rows without input. Each call starts
-/// with an empty heap.
+/// Returns its input: a table as a table, and paths as rows. Without input, it returns no rows. Each call
+/// starts with an empty heap.
 const ECHO: &str = r#"RUN
     (global.set $heap (i32.const 65536))
     (i32.store8 (i32.const 16) (i32.const 0))

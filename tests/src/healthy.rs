@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The expected result of an act: one attempt of a hostile guest to do harm, in one mini-batch.
+/// The expected result of an act. An act is one attempt of a hostile guest to do harm, in one mini-batch.
 #[derive(Clone, Debug)]
 pub enum Fate {
     /// The mini-batch fails, and the reason contains these words.

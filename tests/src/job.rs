@@ -324,9 +324,9 @@ impl Drop for Running {
 }
 
 /// The running processes of a run other than its leader: id and command line. They are not in the leader's
-/// process group, because each has its own. We recognize each as a child of the leader. After the leader has
-/// ended, we recognize it by its stderr, which is a log file in the job's folder. Empty on a system without
-/// /proc.
+/// process group, because each has its own. We recognize them as children of the leader. After the leader has
+/// ended, we recognize a process by its stderr, which is a log file in the job's folder. Empty on a system
+/// without /proc.
 fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mut found = Vec::new();

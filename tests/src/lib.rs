@@ -93,8 +93,8 @@ pub fn sandmill_without() -> PathBuf {
     up_to_date("sandmill-without", "make without")
 }
 
-/// A binary that `make test` builds. Panics if it is missing or older than its sources. For a run
-/// of single tests, `command` is enough to build it.
+/// A binary that `make test` builds. Panics if it is missing or older than its sources. To run only
+/// single tests, it is enough to build the binary with `command`.
 fn up_to_date(name: &str, command: &str) -> PathBuf {
     // A test binary is in target/debug/deps; the programs are one folder up.
     let test = std::env::current_exe().unwrap();

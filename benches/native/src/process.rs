@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::sync::Mutex;
 
 /// Makes the allocator keep freed memory. Otherwise, every mini-batch of native code would again cause page
-/// faults for memory that the mini-batch before has freed. These page faults would take a fifth of the native
-/// table job's time, and the comparison would flatter Sandmill.
+/// faults for memory that the previous mini-batch has freed. These page faults would take a fifth of the
+/// native table job's time, and the comparison would flatter Sandmill.
 pub(crate) fn keep_memory() {
     // SAFETY: mallopt only sets parameters of the allocator, and no other thread runs yet.
     unsafe {

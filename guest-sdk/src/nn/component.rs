@@ -23,7 +23,8 @@ pub(super) struct ModelHandle(GraphExecutionContext);
 
 impl ModelHandle {
     pub(super) fn load(name: &str) -> Result<(Description, Self), NnError> {
-        // Call `load_by_name` before `describe`, because only its errors have a code for the kind of failure.
+        // Call `load_by_name` before `describe`: only the errors of `load_by_name` have a code for the kind
+        // of failure.
         let graph = load_by_name(name).map_err(|error| lift_error(&error))?;
         let context = graph.init_execution_context().map_err(|error| lift_error(&error))?;
         let described =

@@ -42,7 +42,8 @@ pub struct PublishRule<'a> {
     /// content, or under [`OnConflict::Append`] a file without a `place`.
     pub same_passes: bool,
     /// Under [`OnConflict::Append`], where a file's content belongs in the output file of the same path: the
-    /// offset, and how many bytes are appended. `None` if the output file does not belong to this job.
+    /// offset, and how many bytes are appended. `None` if the output file does not belong to this
+    /// job, if the file was published before, or if the file's mini-batch does not count.
     pub place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 }
 

@@ -64,8 +64,8 @@ pub(super) fn copy_over(
     Ok(rustix::fs::unlinkat(from, name, AtFlags::empty())?)
 }
 
-/// Copies the first `length` bytes of a file to an offset in the file of the same name in the folder `to`,
-/// which is made if it is missing. The source stays.
+/// Copies the first `length` bytes of a file to an offset in the file of the same name in the folder `to`.
+/// Makes that file if it is missing. The source stays.
 pub(super) fn append_at(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,

@@ -9,9 +9,9 @@ const QUOTINGS: [Quoting; 4] = [Quoting::Minimal, Quoting::All, Quoting::Nonnume
 /// The maximum size of an attempt's results in bytes: more would only take time.
 const MAX_RESULT_BYTES: u64 = 1 << 16;
 
-/// The bits of the first byte choose the output format, those of the second byte the form of the results. The
-/// rest is a table, or rows separated by zero bytes, or input for [`fuzz_judge`]. Accepted results must be
-/// whole lines of text, and not exceed the limit.
+/// The first byte chooses the output format, and the second byte chooses the form of the results. The rest is
+/// a table, or rows separated by zero bytes, or input for [`fuzz_judge`]. Accepted results must be whole
+/// lines of text, and not exceed the limit.
 pub fn results(data: &[u8]) {
     let [format_bits, result_bits, results @ ..] = data else { return };
     let mut format = OutputFormat::default_for(KINDS[usize::from(format_bits % 3)]);

@@ -23,8 +23,8 @@ thread_local! {
 }
 
 /// The first byte chooses the delimiter, whether there is a header, and whether the size of a slice is
-/// in rows or bytes. Both bytes give this size; the rest is the file. The slices must be those of the
-/// reference. If the file has no stray quote, csv-core must find the same number of records.
+/// in rows or bytes. The first two bytes together give this size; the rest is the file. The slices must be
+/// those of the reference. If the file has no stray quote, csv-core must find the same number of records.
 pub fn tables(data: &[u8]) {
     let [choice, size, text @ ..] = data else { return };
     let delimiter = DELIMITERS[usize::from(choice & 3)];

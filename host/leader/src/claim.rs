@@ -424,8 +424,8 @@ fn read_earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimE
     Ok(Some(state))
 }
 
-/// Refuses an output folder that contains the job directory, or that is in a file or folder that the job
-/// directory itself needs.
+/// Refuses an output folder that contains the job directory. Also refuses a path at or below a file or folder
+/// that the job directory itself needs.
 fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), ClaimError> {
     let folders = [job_dir.parts(), job_dir.work(), job_dir.links(), job_dir.spill()];
     let more = [job_dir.models(), job_dir.logs(), job_dir.journal()];

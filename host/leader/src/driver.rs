@@ -193,9 +193,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     /// Reads everything that workers have sent, before the driver sleeps again.
     async fn receive_from_workers(&mut self) {
         for _ in 0..MAX_ROUNDS {
-            // A separate task reads the messages of each worker. This task comes first in each turn of the
-            // runtime. In the first turn, the runtime finds out which workers have sent something. In the
-            // second, the tasks of these workers read it.
+            // Each worker has a separate task that reads its messages. The driver's task comes first in each
+            // turn of the runtime. In the first turn, the runtime finds out which workers have sent
+            // something. In the second, the tasks of these workers read it.
             for _ in 0..2 {
                 tokio::task::yield_now().await;
             }

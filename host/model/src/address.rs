@@ -190,7 +190,7 @@ fn parse_web_address(scheme: &str, host: &str, key: &str) -> Result<Address, Par
         Address { place: StorePlace::Http(format!("{scheme}://{host}")), key: key.into() };
     if key.is_empty() || key.ends_with('/') || address.is_glob() {
         return wrong(format!(
-            "found {address}; a web server does not list its folders: name each object, by paths: \
+            "found {address}; a web server does not list its folders: name each object, as in paths: \
              [{scheme}://{host}/a.csv, ...]"
         ));
     }
@@ -297,7 +297,7 @@ mod tests {
             assert!(!error.contains("hushhush"), "{error}");
         }
         let error = "https://example.org/folder/".parse::<Address>().unwrap_err();
-        insta::assert_snapshot!(error, @"found https://example.org/folder/; a web server does not list its folders: name each object, by paths: [https://example.org/a.csv, ...]");
+        insta::assert_snapshot!(error, @"found https://example.org/folder/; a web server does not list its folders: name each object, as in paths: [https://example.org/a.csv, ...]");
         let error = "ftp://host/x".parse::<Address>().unwrap_err();
         insta::assert_snapshot!(error, @r#"found an address of "ftp"; expected s3://bucket/path, az://container/path, gs://bucket/path, https://server/path or datastore://NAME/path"#);
     }

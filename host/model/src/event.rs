@@ -54,7 +54,8 @@ pub enum EventKind {
         /// The results of an earlier run, if this run resumes the job.
         resumed: Option<Resumed>,
     },
-    /// A setting of this run that is not necessarily in the job file. Only the log shows it.
+    /// A setting of this run, which need not be in the job file, or a conversion of a setting. Only the log
+    /// shows this event.
     InForce {
         /// One line.
         message: String,
@@ -72,7 +73,8 @@ pub enum EventKind {
     /// The job has no worker and waits for other jobs to free room on the machine. This holds until the next
     /// worker is started.
     WaitsForTurn,
-    /// The load of the machine's GPUs has changed. Absent if no driver reports the load.
+    /// The load of the machine's GPUs has changed. This event does not occur if no driver reports
+    /// the load.
     GpuUse {
         /// The share of time in which a GPU was recently busy, in percent, averaged over all GPUs.
         percent: u32,

@@ -318,7 +318,7 @@ pub struct SpilledRows {
     pub origins_offset: u64,
     /// The length of the origins of these rows, in bytes.
     pub origins_length: u64,
-    /// The file with the name of each input file, by its number.
+    /// The file that lists the names of the input files by number.
     pub names: String,
 }
 

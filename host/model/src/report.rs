@@ -129,8 +129,8 @@ pub struct OutputHeader {
     /// The bytes to write. `None` means the text and a line end. Always null in events.
     #[serde(default, with = "binary_only")]
     pub bytes: Option<Vec<u8>>,
-    /// For Parquet and Arrow, if a column has only nulls, so that other tables determine its type: the
-    /// columns as an Arrow IPC stream without rows. Always null in events.
+    /// For Parquet and Arrow, if a column has only nulls: the columns as an Arrow IPC stream without rows.
+    /// Other tables determine the type of such a column. Always null in events.
     #[serde(default, with = "binary_only")]
     pub open_columns: Option<Vec<u8>>,
 }

@@ -43,8 +43,8 @@ pub struct NodeJob {
 }
 
 impl NodeJob {
-    /// Waits for all objects that are downloaded from stores in advance, before the planner or a
-    /// mini-batch requests them. `say` gets lines for the user.
+    /// Some objects are downloaded from stores before the planner or a mini-batch requests them. Waits for all
+    /// of these. `say` gets lines for the user.
     pub fn await_objects(&self, say: &mut dyn FnMut(&str)) {
         wait_for(&self.staged.objects, &self.options, say);
     }

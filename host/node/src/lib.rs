@@ -1,8 +1,8 @@
 //! Runs a job on one machine: prepares the job's files, and runs its workers. Talks to the leader only in the
 //! messages of `wire`.
 //!
-//! This crate uses all crates below it except `registry`. Only the crate `sandmill` uses this one, and
-//! connects it to a leader.
+//! This crate uses all crates below it except `registry`. Outside of tests, only the crate `sandmill` uses
+//! this one, and connects it to a leader.
 //!
 //! `prepare` finds and checks everything that a job needs, and makes a `job`, which `start` starts.
 //! `inspect_inputs` reports the current state of the inputs. The leader requests all three with the messages
@@ -13,7 +13,8 @@
 //! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
 //! (`single_file`). `backends` finds and tries the inference libraries. `content` identifies the contents of
 //! folders. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models. `setup` makes
-//! the requests for the planner and the workers, and `planner_reads` lists what the planner reads.
+//! the requests for the planner and the workers, and `planner_reads` downloads the objects that the planner
+//! asks for.
 //!
 //! `python` makes a Python or JavaScript script visible to workers, and checks its imports. `trial` runs an
 //! entry script on trial, or maps a stream of tables with it (`mapping`).

@@ -32,7 +32,7 @@ pub enum ModelError {
         path: PathBuf,
         /// The digest that it has.
         found: String,
-        /// The digest in the job file, and where: `models.m.digest (job.yaml:12) is ...`.
+        /// The digest in the job file, with its key and line: `models.m.digest (job.yaml:12) is ...`.
         expected: String,
     },
     /// The model differs from the registered one.

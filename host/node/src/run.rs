@@ -246,8 +246,9 @@ impl RunningJob {
         reported
     }
 
-    /// Performs the outputs of the machine, and what the machine decides about their results. The machine
-    /// gets the result of an action only after all actions of the same round are done.
+    /// Performs the outputs of the machine, passes the results to the machine, and performs what the machine
+    /// then decides. The machine gets the result of an action only after all actions of the same round are
+    /// done.
     fn follow_all(
         &mut self,
         outputs: Vec<NodeOutput>,

@@ -41,7 +41,7 @@ pub(super) fn budget(
     MemoryBudget::new(&spec.limits, table, inference)
 }
 
-/// The request for the planner, of a job that runs or whose plan is only shown. `spill`: the folder for the
+/// The request for the planner, whether the job runs or its plan is only shown. `spill`: the folder for the
 /// files of a shuffle.
 pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanRequest {
     let options = match &spec.input_kind {

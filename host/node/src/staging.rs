@@ -174,8 +174,8 @@ fn fetch_timing(spec: &JobSpec) -> FetchTiming {
     }
 }
 
-/// Waits for all objects that are downloaded without a request, so that planning the job for a comparison
-/// with an earlier run does not have to wait for downloads.
+/// Waits for all objects that are downloaded without a request. When the job is then planned for a comparison
+/// with an earlier run, the planner does not have to wait for downloads.
 pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
     let mut reported = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {

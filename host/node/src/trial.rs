@@ -1,5 +1,5 @@
-//! Runs an entry script on trial: a child process loads it, and runs it if the caller wants that, behind the
-//! same two walls as a worker. The calling process loads no untrusted code.
+//! Runs an entry script on trial. A child process, behind the same two walls as a worker, loads the script,
+//! and runs it if the caller wants that. The calling process loads no untrusted code.
 
 use super::mapping::{self, MapNews, MapSettings};
 use super::trial_results::{FirstResult, Returned};

@@ -14,7 +14,7 @@ use std::time::Instant;
 /// to a limit. Failures beyond the limit are only counted. Once the disk has room again, their file gets a
 /// note with the count.
 pub(super) struct FailureFiles {
-    /// The maximum size of one file, in bytes.
+    /// The size at which a file is full, in bytes.
     max_bytes: u64,
     budget: ReportBudget,
     /// The failures that wait, each with its file, in the order of arrival.
@@ -26,7 +26,7 @@ pub(super) struct FailureFiles {
 }
 
 impl FailureFiles {
-    /// Creates log files that have at most `max_bytes` each, and share the budget.
+    /// Creates log files that are full at `max_bytes` each, and share the budget.
     pub(super) fn new(max_bytes: u64, budget: &ReportBudget) -> Self {
         let waiting = VecDeque::new();
         let lost = BTreeMap::new();

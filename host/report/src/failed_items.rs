@@ -221,8 +221,8 @@ mod tests {
         }
     }
 
-    /// The file names a row that the reader rejected by its line number, and a row that `run` reported as
-    /// failed by its row number.
+    /// In the file, a row that the reader rejected has its line number, and a row that `run` reported as
+    /// failed has its row number.
     #[test]
     fn failed_rows_have_their_line_or_row() {
         let folder = tempfile::tempdir().unwrap();

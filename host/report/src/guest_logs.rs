@@ -21,7 +21,7 @@ pub(super) struct GuestLogs {
     dir: JobDir,
     /// The budget for these files. It is as large as the budget of the reports.
     log_budget: ReportBudget,
-    /// The budget of the reports. It counts the files that were cut.
+    /// The budget of the reports. It counts the workers whose files were cut.
     report_budget: ReportBudget,
 }
 
@@ -30,7 +30,8 @@ impl GuestLogs {
         Self { dir: dir.clone(), log_budget: budget.same_size(), report_budget: budget.clone() }
     }
 
-    /// Counts the files of a worker that has ended, and cuts them if the budget has no room for them.
+    /// Counts the bytes in the files of a worker that has ended, and cuts the files if the budget has no room
+    /// for them.
     fn check_size(&self, worker: WorkerId) -> io::Result<()> {
         let dir = &self.dir;
         let files = [

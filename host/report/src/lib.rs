@@ -6,8 +6,8 @@
 //! A reporter is a [`Reporter`]. [`Reporters`] hands each event to all of them; if one fails (because of a
 //! full disk, say), the others still receive events. [`log_tree`] and [`terminal`] make the reporters of
 //! `sandmill run`. Reporters run on the leader's thread, so an event must cost them about a microsecond: they
-//! count and buffer, and draw or flush at a tick, on a thread of [`Reporters`]. Only the first event, at
-//! which reporters create their files, is handled on that thread.
+//! count and buffer, and draw or flush at a tick, on a thread of [`Reporters`]. That thread also handles the
+//! first event, at which reporters create their files, and the events that arrive while the thread is busy.
 
 mod advice;
 mod appended;

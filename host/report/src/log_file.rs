@@ -1,6 +1,6 @@
 //! A log file. It is created with its first byte, buffered, and flushed about once a second. An existing file
-//! is appended to. If the disk is full, the text waits, because a job that ends because of the full disk
-//! frees reserved space for its last lines.
+//! is appended to. If the disk is full, the text waits: when a full disk ends a job, the job frees
+//! reserved space for its last lines.
 
 use super::budget::ReportBudget;
 use super::continued::make_parent;
@@ -264,7 +264,8 @@ impl RenewedFile {
             None => self.open_file()?,
         };
         let file = self.file.insert(file);
-        // A single write, so that a reader sees either table, or for a moment only the settled rows.
+        // A single write, so that a reader sees the old table, the new one, or for a moment only the settled
+        // rows.
         file.set_len(self.settled_bytes)?;
         let settled = printable(settled);
         file.write_all(format!("{settled}{}", printable(unsettled)).as_bytes())?;

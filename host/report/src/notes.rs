@@ -89,7 +89,8 @@ mod tests {
         );
     }
 
-    /// Without changes, each run would show the same line. `sandmill plan` shows the columns at any time.
+    /// Unchanged columns are not reported: each run would show the same line. `sandmill plan` shows the
+    /// columns at any time.
     #[test]
     fn changed_columns_are_reported() {
         let line = |before: &[&str], now: &str| {

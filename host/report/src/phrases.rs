@@ -83,7 +83,7 @@ pub(super) fn worker_id(name: &str) -> Option<WorkerId> {
     name.strip_prefix("process")?.parse().ok().map(WorkerId)
 }
 
-/// How a job ended, to follow its name: `failed`, `was cancelled`.
+/// How a job ended, in words that follow the job's name: `failed`, `was cancelled`.
 pub(super) fn status_phrase(status: JobStatus) -> &'static str {
     match status {
         JobStatus::Completed => "completed",
@@ -102,8 +102,8 @@ pub(super) fn hour_stamp(at: Timestamp) -> String {
     at.strftime("%Y%m%d%H").to_string()
 }
 
-/// The path in a mini-batch's location, without the number of files or rows: the path in `/inputs/a/b.png and
-/// 9 more` and in `/inputs/a/b.csv, 20 records from line 2`.
+/// The path in a mini-batch's location. A number of files or rows may follow the path, as in
+/// `/inputs/a/b.png and 9 more` and `/inputs/a/b.csv, 20 records from line 2`.
 pub(super) fn path_of(location: &str) -> &str {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if let Some((path, rest)) = location.rsplit_once(" and ")

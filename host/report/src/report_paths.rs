@@ -29,7 +29,8 @@ pub struct ReportPaths {
     pub made_at_end: bool,
     /// The user's working directory: files below this folder are shown relative to it.
     pub shown_from: PathBuf,
-    /// The folder in the parent job's logs into which this job's reports are copied; `None` if there are to be no copies.
+    /// The folder in the parent job's logs into which this job's reports are copied; `None` if the reports
+    /// are not to be copied.
     pub parent: Option<ParentFolder>,
     /// Prefix of the names of the job's metrics (docs/parallel-run-step.md A7).
     pub metrics_name_prefix: String,

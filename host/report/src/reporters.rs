@@ -15,8 +15,8 @@ const MAX_WAITING_EVENTS: usize = 1000;
 
 /// A sink of events.
 pub trait Reporter: Send {
-    /// Handles an event. All but the first event are handled on the leader's thread, so a reporter should
-    /// only count and buffer.
+    /// Handles an event. The clock's thread handles the first event and the events that arrive while it is
+    /// busy. The leader's thread handles all others, so a reporter should only count and buffer.
     fn on_event(&mut self, event: &Event) -> io::Result<()>;
 
     /// Called ten times a second, even if nothing happens, to draw and to flush.

@@ -100,8 +100,8 @@ fn add_advice(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
     }
 }
 
-/// The lines that `logs/job_result.txt` has in addition to [`result_text`]: the causes by their names for
-/// programs, the sandbox of the workers, and the runtime of the entry script.
+/// The lines that `logs/job_result.txt` has in addition to [`result_text`]: the names of the causes (for
+/// programs), the sandbox of the workers, and the runtime of the entry script.
 fn machine_readable_causes(result: &JobResult) -> String {
     let mut text = ResultText::default();
     if let Some(ended_by) = result.ended_by {

@@ -261,7 +261,7 @@ fn every_end_has_advice() {
     assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
 }
 
-/// W10: if no item succeeded, the advice depends on where they failed, which may be before `run`.
+/// W10: if no item succeeded, the advice depends on where the items failed, which may be before `run`.
 #[test]
 fn advice_mentions_run_only_if_run_was_called() {
     let describe = |kind| {

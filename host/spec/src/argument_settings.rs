@@ -1,5 +1,5 @@
-//! Turns two kinds of settings into keys of the job file's tree, before other modules read the
-//! tree: keys with another name, and options among the arguments. ParallelRunStep has both
+//! Changes the job file's tree before other modules read it: gives our names to keys that have another name,
+//! and turns options among the arguments into keys. ParallelRunStep has both such names and such options
 //! (docs/parallel-run-step.md, Driver options).
 
 use super::dialect::JobFileDialect;

@@ -197,7 +197,7 @@ pub(super) enum FileError {
     Special {
         /// What kind of file was expected, as a word.
         what: &'static str,
-        /// The error that says which of them it is.
+        /// The error that says whether it is a fifo, a socket or a device.
         source: io::Error,
     },
     #[error("cannot be read: {0}")]
@@ -278,10 +278,10 @@ pub(super) enum FileError {
 /// Why a path cannot be resolved to a form without symbolic links.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PathError {
-    /// The operating system refused to follow it.
+    /// The operating system refused to follow the path.
     #[error("{} cannot be found: {source}", path.display())]
     Unfollowed {
-        /// How far the path was followed.
+        /// What could not be followed: the path, or a folder above it.
         path: PathBuf,
         source: io::Error,
     },

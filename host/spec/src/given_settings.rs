@@ -1,5 +1,5 @@
-//! Reads a file's values for the settings that `sandmill-model` lists. From these values it computes the values
-//! in force, the settings that affect the output's rows, and the settings that the operator's policy may cap.
+//! Reads a file's values for the settings that `sandmill-model` lists. Computes from them the values in
+//! force, the settings that affect the output's rows, and the settings that the operator's policy may cap.
 //! `raw` reads settings that are composed of several keys; `check` and the other modules check them.
 
 use super::error::SettingOrigin;
@@ -13,8 +13,8 @@ use crate::model::{
 };
 use std::time::Duration;
 
-// Reads a setting, if its entry in the list of keys has a ceiling (`[]` means that it has none). A
-// setting that is composed of several keys has no field in the struct of given settings.
+// Reads a setting if its entry in the list of keys has a ceiling (`[]` means that it has none). Skips a
+// setting that is composed of several keys, because the struct of given settings has no field for it.
 macro_rules! read_ceiling {
     ([$most:tt] $scope:ident, $given:ident $field:ident) => {
         $given.$field = $scope.setting(stringify!($field));

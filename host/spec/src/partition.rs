@@ -62,7 +62,7 @@ fn is_table(input: &RawInput) -> bool {
 /// may also be columns. Without a schema, only the planner knows the columns.
 fn check_input(input: &RawInput, keys: &[Located<String>], report: &ErrorReport) {
     let name = &input.name.value;
-    // The check of the input reports an invalid template.
+    // Skip an invalid template here. The check of the input has reported it.
     let Ok(path_keys) =
         input.partition_format.as_ref().map(|setting| keys_of(&setting.value)).transpose()
     else {

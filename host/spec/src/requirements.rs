@@ -28,9 +28,9 @@ pub enum AcceptedVersions {
     Compatible,
 }
 
-/// Reads the packages that a file pins to one version, or to versions before one, and skips other lines.
-/// `is_yaml`: whether the file is a conda environment. `None` if the file should be a conda environment but is
-/// not valid YAML.
+/// Reads the packages for which a file gives an exact version or an upper bound, and skips other lines.
+/// `is_yaml`: whether the file is a conda environment. `None` if the file should be a conda environment but
+/// is not valid YAML.
 pub(super) fn parse_requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
     if !is_yaml {
         return Some(text.lines().flat_map(parse_line).collect());

@@ -17,7 +17,7 @@ pub fn schema() -> Json {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Sandmill job file",
         "description": "One job of Sandmill: an entry script, its inputs, and how it is to run. \
-                        Relative paths mean the job file's folder.",
+                        Relative paths are relative to the folder of the job file.",
     });
     let body = object(keys::JOB, &[]);
     if let (Some(schema), Json::Object(body)) = (schema.as_object_mut(), body) {
@@ -54,7 +54,8 @@ fn add_other_keys(properties: &mut Map<String, Json>) {
         "description": "The settings that ParallelRunConfig of the Azure SDK saves.",
     });
     properties.insert(String::from(SAVED_SECTION), saved);
-    // The loader parses larger numbers, too, so that its error can say why they are refused. The schema only has the limit.
+    // The loader parses larger numbers, too, so that its error can say why they are refused. The schema has
+    // only the limit.
     if let Some(node_count) = properties.get_mut("node_count") {
         node_count["anyOf"][0]["maximum"] = json!(1);
         node_count["anyOf"][1]["pattern"] = json!("^ *1 *$");

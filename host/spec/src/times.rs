@@ -9,8 +9,8 @@ use std::time::Duration;
 /// The maximum of the computed time-out: about thirty years.
 const MAX_SECONDS: f64 = 1e9;
 
-/// The default for the longest time without progress (section "Where the sources disagree" of docs/parallel-run-step.md). It leaves time for
-/// every attempt at one mini-batch.
+/// The default for the longest time without progress (docs/parallel-run-step.md, Where the sources disagree).
+/// It leaves time for every attempt at one mini-batch.
 pub fn default_progress_timeout(attempts: u32, load: Duration, run: Duration) -> Duration {
     let seconds = f64::from(attempts) * (load + run).as_secs_f64() + 60.0;
     Duration::from_secs_f64(seconds.clamp(600.0, MAX_SECONDS))

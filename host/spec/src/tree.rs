@@ -281,7 +281,8 @@ impl<'r> TreeBuilder<'r> {
 
     fn add_alias(&mut self, id: usize, line: usize) -> Flow {
         let Some(mut node) = self.anchors.get(&id).cloned() else {
-            // The parser knows the anchor, so the anchor's value has begun but not ended.
+            // The parser knows the anchor, and `anchors` does not have its value yet. So the value has begun but
+            // not ended.
             let message = "found an alias inside the value that it names";
             self.report.error(&SettingOrigin::Line(line), &self.path(), message);
             return Flow::Stop;

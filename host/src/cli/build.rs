@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Builds the folder of a guest crate or of C sources, or converts the file of a core module. Returns the
 /// component's path. The path of a component is returned unchanged. With `examples`, builds the crate's
 /// examples of type `cdylib` instead, each as a component. `cache_dir` is the folder for compiled code;
-/// `None` means the default one. `compiler` parses the components. `say` receives the compiler's lines.
+/// `None` means the default one. `compiler` parses the components. `say` receives the lines of the build.
 ///
 /// This runs the crate's own build scripts on this machine, without a sandbox.
 ///

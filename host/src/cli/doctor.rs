@@ -45,9 +45,9 @@ struct Findings {
     is_verbose: bool,
     /// Whether this user is root: root's jobs could read all files even in the sandbox.
     runs_as_root: bool,
-    /// How many files this process may have open, and the number to which the process may raise this limit.
-    /// Null if there is no limit.
+    /// How many files this process may have open. Null if there is no limit.
     open_files: Option<u64>,
+    /// The number to which this process may raise `open_files`. Null if there is no limit.
     open_files_at_most: Option<u64>,
     cache: CacheDisk,
     /// The user's config file; null if there is none, or if there is a policy.

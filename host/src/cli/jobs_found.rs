@@ -123,7 +123,7 @@ impl FoundJob {
 }
 
 /// Returns all jobs below a folder, with the most recently started job first. Also returns an error for each
-/// job that could not be read.
+/// job or subfolder that could not be read.
 ///
 /// # Errors
 /// If the folder itself cannot be read.

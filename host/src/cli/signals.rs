@@ -57,9 +57,9 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
     Ok(target)
 }
 
-/// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from now on, with the number of signals so
-/// far and the name of the signal. If this process was started with SIGHUP ignored, as `nohup` does, SIGHUP
-/// stays ignored, because the process should then outlive the terminal.
+/// From now on, calls `act` at each Ctrl-C, at each SIGTERM, and at the first SIGHUP. `act` gets the number
+/// of signals so far and the name of the signal. If this process was started with SIGHUP ignored, as `nohup`
+/// does, SIGHUP stays ignored, because the process should then outlive the terminal.
 ///
 /// The thread that waits for signals lives as long as the process.
 pub(super) fn on_each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> io::Result<()> {

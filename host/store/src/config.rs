@@ -91,8 +91,8 @@ fn variables(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// The prefixes of the environment variables that say where a pod, a task or an application gets
-/// its credentials, instead of from the usual metadata server. They apply to a datastore with this
+/// The prefixes of the environment variables that name another source of credentials than the
+/// usual metadata server, for a pod, a task or an application. They apply to a datastore with this
 /// `option`, which says how to get credentials. Google's variables are not here, because the
 /// library `object_store` reads them itself.
 fn identity_variables(kind: StoreKind, option: &str) -> Option<&'static [&'static str]> {

@@ -170,7 +170,7 @@ fn an_object_waits_until_the_cache_has_room() {
     assert_eq!(bench.end(&["a", "b"]), (vec![], vec![false, true]));
 }
 
-/// Otherwise, prefetches would delay requests whose objects are already coming.
+/// Prefetches must not delay a request whose objects are already coming.
 #[test]
 fn a_cached_object_does_not_wait_for_earlier_requests() {
     let mut bench = PrefetchFixture::new(&[("a", 30), ("b", 30), ("c", 30)]);
@@ -186,8 +186,8 @@ fn a_cached_object_does_not_wait_for_earlier_requests() {
     assert_eq!(bench.end(&["a"]), (vec![], vec![true]));
 }
 
-/// Otherwise, mini-batches of `b` would keep `b`, wait for the earlier mini-batches of `a`, and leave these
-/// no room.
+/// If later mini-batches got `b` first, they would keep `b`, wait for the earlier mini-batches of `a`, and
+/// leave these no room.
 #[test]
 fn mini_batches_get_objects_in_request_order() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);

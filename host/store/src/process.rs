@@ -62,8 +62,8 @@ const METADATA_SERVERS: [&str; 6] = [
     "fd00:ec2::23",
     "metadata.google.internal",
 ];
-/// The suffixes of the names of options that replace the metadata server by another address. The
-/// variables below do the same for Google's stores.
+/// An option whose name ends in one of these gives another address for the metadata server. The
+/// [`GOOGLE_ENDPOINT_VARIABLES`] do the same for Google's stores.
 const ENDPOINT_OPTIONS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
 const GOOGLE_ENDPOINT_VARIABLES: [&str; 3] =
@@ -100,8 +100,8 @@ pub(super) type FetcherReport = Option<Result<FromFetcher, FrameError>>;
 #[derive(Debug)]
 pub(super) struct Fetcher {
     child: Child,
-    /// Sends requests to the process. `None` if the process handles only one request, once this
-    /// request is sent.
+    /// Sends requests to the process. If the process handles only one request, this is `None` after
+    /// that request was sent.
     requests: Option<Sender<Vec<u8>>>,
     stderr: Receiver<String>,
     store: StoreConfig,

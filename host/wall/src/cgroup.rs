@@ -9,7 +9,7 @@ use std::process;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often, and at what interval, we check whether a child that is about to end has ended.
+/// How many times, and at what interval, we check whether a child that is about to end has ended.
 const CHILD_CHECKS: u32 = 20;
 const CHILD_CHECK_PAUSE: Duration = Duration::from_millis(10);
 

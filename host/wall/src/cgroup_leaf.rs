@@ -21,7 +21,7 @@ const THIS_PROCESS: &str = "0";
 /// The text of a limit that is not set.
 const NO_LIMIT: &str = "max";
 
-/// How often we try to remove or claim a cgroup.
+/// How many times we try to remove or claim a cgroup.
 const TRIES: u32 = 100;
 /// The pause between attempts to remove cgroups that hold processes killed a moment ago.
 const REMOVAL_PAUSE: Duration = Duration::from_millis(10);

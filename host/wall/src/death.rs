@@ -3,8 +3,8 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 
-/// How a process ended, in words that follow its name: `was killed (signal 9; ...)`. Names the limit that
-/// ended it.
+/// How a process ended, in words that follow its name: `was killed (signal 9; ...)`. Names the limit if
+/// a limit may have ended the process.
 pub fn death(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),

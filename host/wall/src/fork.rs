@@ -1,4 +1,4 @@
-//! Forks a process that builds its own wall, which is faster than starting the program anew.
+//! Forks a process that builds its own wall. Forking is faster than starting the program anew.
 //!
 //! We use `clone` with `CLONE_PARENT` instead of `fork`, because the leader waits for the copy and reads its
 //! exit status. A process can do that only for its own children. Forking twice, so that the leader inherits

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// A device that the driver uses if it exists.
 const UVM_TOOLS: &str = "/dev/nvidia-uvm-tools";
 
-/// The devices that open parts of a GPU (MIG).
+/// The folder of devices that give access to parts of a GPU (MIG).
 const MIG_CAPABILITIES: &str = "/dev/nvidia-caps";
 
 /// The files from which the driver learns about itself and the machine.
@@ -63,9 +63,9 @@ pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<GrantedPath> 
     folders
 }
 
-/// The minor number of the GPU's device file, which may differ from the index, and the GPU's PCI bus address.
-/// Both are in the driver's list of GPUs. The list is incomplete in some containers; then we use the lease's
-/// minor number.
+/// The minor number of the GPU's device file, and the GPU's PCI bus address. The minor number may differ from
+/// the GPU's index. If the lease has a minor number, it is used. Otherwise the minor number comes from the
+/// driver's list of GPUs. The address always comes from this list, which is incomplete in some containers.
 fn minor_and_bus(gpus: &Path, lease: &GpuLease) -> (Option<u32>, Option<String>) {
     let entries = fs::read_dir(gpus).into_iter().flatten().filter_map(Result::ok);
     let mut listed: Vec<(String, Option<u32>)> = entries

@@ -153,8 +153,9 @@ fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// Follows the links in a folder's path. A rule holds for the target of a path, which may be elsewhere even
-/// if the path is below another one. `None` if the folder does not exist: then there is nothing to allow.
+/// Follows the links in a folder's path, because a rule holds for the target of the path. Even if a path is
+/// below another one, its target may be elsewhere. `None` if the folder does not exist: then there is
+/// nothing to allow.
 fn resolve(folder: &GrantedPath) -> Result<Option<GrantedPath>, LayerError> {
     if folder.is_real {
         return Ok(Some(folder.clone()));
@@ -192,8 +193,8 @@ fn access_rights(rights: FolderRights) -> BitFlags<AccessFs> {
         WriteFile,
     };
     let read = ReadFile | ReadDir;
-    // The kernel refuses a hard link through which a process would have more rights to the file than it has
-    // now. So a process that makes links may not write.
+    // The kernel refuses a hard link through which a process would gain rights to the file. So a process
+    // may not write in the folder in which it links files that it may only read.
     let arrange = MakeReg | MakeDir | RemoveFile | RemoveDir | Refer;
     match rights {
         FolderRights::Read => read,

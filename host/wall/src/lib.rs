@@ -7,8 +7,8 @@
 //! - `start`: the first steps of such a process; `fork`: forking a worker from the zygote; `death`: describes
 //!   how a process ended; `task`: waiting for a process that was started for one task.
 //! - `role`: the kinds of processes behind a wall, and what they may use.
-//! - `build`: the wall itself. Its layers are `landlock` (Landlock), `seccomp` with the lists in `syscalls`
-//!   and the search tree in `bpf` (seccomp), `limits` (resource limits), and `capabilities` (capabilities).
+//! - `build`: the wall itself. Its layers are `landlock`, `seccomp`, `limits` (resource limits) and
+//!   `capabilities`. `syscalls` has the lists of `seccomp`, and `bpf` makes its search tree.
 //! - `layer`: whether this machine has the layers; `hidden`: layers that tests hide; `error`: the names of
 //!   the layers, and why a layer is missing; `gpu`: the files and devices that a leased GPU needs.
 //! - `cgroup_leaf`: an optional cgroup for each worker; `cgroup`: whether this process may make cgroups.

@@ -47,9 +47,9 @@ pub enum FolderRights {
     ReadAndLink,
     /// Reading, and making and removing folders and hard links; no writing to files.
     Stage,
-    /// Making, reading, writing and removing files; no folders and no links.
+    /// Making, reading, writing and removing files; no folders and no symbolic links.
     Files,
-    /// Making, reading, writing and removing files and folders; no links.
+    /// Making, reading, writing and removing files and folders; no symbolic links.
     Write,
     /// Reading, writing and controlling a device.
     Device,

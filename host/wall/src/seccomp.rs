@@ -166,7 +166,8 @@ fn argument_rules(role: WallRole) -> Vec<(c_long, SyscallRule)> {
     let mapping: &[ArgumentTest] = match role {
         // The GPU's driver makes code and shares memory with any arguments. The zygote maps the entry script.
         WallRole::GpuWorker | WallRole::Zygote => &[],
-        // The engine makes a component's code executable even when it only writes it to a file.
+        // The engine makes a component's code executable even when this process only writes the code to
+        // a file.
         WallRole::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
         WallRole::Worker
         | WallRole::Planner
@@ -279,7 +280,7 @@ const NON_THREAD_FLAGS: i32 = libc::CLONE_NEWNS
     | libc::CLONE_VFORK
     | libc::CLONE_PTRACE;
 
-/// Holds if, of the bits in `mask`, exactly those in `set` are set.
+/// Holds if the argument's bits in `mask` are exactly `set`.
 const fn flags(argument: u8, mask: i32, set: i32) -> ArgumentTest {
     ArgumentTest::Bits { argument, mask: mask.cast_unsigned(), set: set.cast_unsigned() }
 }

@@ -342,9 +342,9 @@ const KILL_OLD: &[c_long] =
 #[cfg(not(target_arch = "x86_64"))]
 const KILL_OLD: &[c_long] = &[];
 
-/// Syscalls that kill processes with other roles, but that a GPU's driver tries or needs. Each is refused, allowed
-/// above, or its arguments decide. The driver tries to start a program that makes its device files, and
-/// continues if it cannot.
+/// Syscalls that kill processes with other roles, but that a GPU's driver tries or needs. Each is refused or
+/// is allowed above, or its arguments decide. The driver tries to start a program that makes its device
+/// files, and continues if it cannot.
 const GPU_SPARED: &[c_long] = &[
     SYS_accept,
     SYS_accept4,
@@ -359,11 +359,12 @@ const GPU_SPARED: &[c_long] = &[
 const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_SPARED_OLD: &[c_long] = &[];
-/// Syscalls that kill processes with other roles, but that the zygote needs, or a worker before it builds its own wall.
+/// Syscalls that kill processes with other roles, but that the zygote needs, or that a worker needs before
+/// it builds its own wall.
 const ZYGOTE_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
 
-/// Syscalls that kill processes with other roles, but not the planner: the standard library may use them to kill a
-/// helper.
+/// Syscalls that kill processes with other roles, but not the planner: the standard library may use them to
+/// kill a helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
 /// Syscalls that kill processes with other roles, but that using the network needs.

@@ -18,7 +18,7 @@ pub struct NodePolicy {
 
 impl NodePolicy {
     /// How long `init` may take. While no worker is past `init`, the limit holds for all workers
-    /// together (rule I3). Once a worker is past `init`, the limit holds for each other worker.
+    /// together (rule I3). Once a worker is past `init`, the limit holds for each of the others.
     pub fn init_timeout(run_timeout: Duration) -> Duration {
         run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
     }
@@ -51,7 +51,8 @@ impl NodePolicy {
     /// GPU: a GPU whose memory is still occupied after this time is probably lost for good.
     pub const GPU_PATIENCE: Duration = Duration::from_secs(60);
 
-    /// If a worker's start takes less than this, a retry may always wait for the start.
+    /// A start that takes no longer than this is never slow: a retry may wait for it, however short the
+    /// mini-batches are.
     pub const SLOW_START: Duration = Duration::from_millis(100);
 
     /// How long to wait after a worker process could not be started, if other workers run.

@@ -19,7 +19,8 @@ pub enum Order {
     GrantAhead(Vec<Assignment>),
     /// Workers that wait after a failed attempt continue with their queues.
     GoOn,
-    /// Whether a worker of another node is past `init`. If it is, a worker that stays inside `init` is late.
+    /// Whether a worker of another node is past `init`. If so, the time-out of `init` applies to each worker
+    /// of this node.
     PastInitElsewhere(bool),
     /// Ask workers without an attempt to end, because no attempt remains and only results are awaited.
     Retire,
@@ -189,7 +190,7 @@ pub struct WorkersStanding {
     pub doomed: u32,
     /// The worker with the lowest number inside `init`.
     pub first_starting: Option<WorkerId>,
-    /// The shortest time that a worker has now been inside `init`. `None` if no worker is inside.
+    /// How long the worker that entered `init` last has been inside. `None` if no worker is inside.
     pub last_start: Option<Duration>,
     /// Whether a worker is alive whose `init` has succeeded at least once.
     pub has_good: bool,
@@ -197,8 +198,8 @@ pub struct WorkersStanding {
     pub init_failures: u32,
     /// Whether the node starts no workers for a while, because the machine had no room for one.
     pub is_pausing: bool,
-    /// How many orders that grant attempts the node has carried out. From this number the leader knows
-    /// whether this message is older than its last grant.
+    /// The number of orders with grants that the node has carried out. It tells the leader whether this
+    /// message is older than the leader's last grant.
     pub grants: u64,
     /// Whether the node knows that the job is ending.
     pub is_ending: bool,

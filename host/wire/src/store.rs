@@ -61,8 +61,8 @@ pub struct FetchRequest {
 /// The task of the process that fetches objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreTask {
-    /// Find objects, and write a manifest of them. Objects of unknown length are fetched immediately. Empty
-    /// objects are too, because they may stand for folders.
+    /// Find objects, and write a manifest of them. Objects of unknown length are fetched immediately. So are
+    /// empty objects, because they may stand for folders.
     List {
         /// The objects, with paths below the prefix.
         wanted: WantedObjects,

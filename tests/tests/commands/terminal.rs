@@ -8,8 +8,8 @@ use sandmill_tests::{Ran, TestJob, guest};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Escape sequences that set a terminal's title and clear the screen, and characters that reverse a line, are
-/// invisible, or are tags.
+/// Escape sequences that set a terminal's title and clear the screen. Also characters that are tags, are
+/// invisible, or reverse a line.
 const HIDDEN: &str =
     "\u{1b}]0;own\u{7}\u{9b}2J\u{202e}\u{2066}\u{61c}\u{200f}\u{200d}\u{feff}\u{e0041}\u{2028}x";
 /// The characters of `HIDDEN` in a double-quoted YAML string.

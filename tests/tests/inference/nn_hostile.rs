@@ -142,8 +142,8 @@ fn field(number: u8, length: u64) -> Vec<u8> {
 /// Writes a model with one initializer of this many zeros. The file is sparse, so the zeros take no space on
 /// the disk.
 fn write_sparse_model(file: &File, zeros: u64) {
-    // Field numbers of onnx.proto: dims is 1, data_type 2 (UINT8 is 2) and raw_data 9 of a TensorProto,
-    // initializer is 5 of a GraphProto, and graph is 7 of a ModelProto.
+    // Field numbers of onnx.proto. TensorProto: dims is 1, data_type is 2 (with the value 2 for UINT8), and
+    // raw_data is 9. GraphProto: initializer is 5. ModelProto: graph is 7.
     let dims = [vec![8], varint(zeros), vec![16, 2]].concat();
     let raw = field(9, zeros);
     let tensor = (dims.len() + raw.len()) as u64 + zeros;
@@ -159,8 +159,8 @@ fn write_sparse_model(file: &File, zeros: u64) {
 fn model_with_external_weights(bytes: u64) -> Vec<u8> {
     let whole_field =
         |number, content: &[u8]| [&field(number, content.len() as u64), content].concat();
-    // Field numbers of onnx.proto: external_data is 13, and data_location 14 (EXTERNAL is 1) of a
-    // TensorProto.
+    // Field numbers of a TensorProto in onnx.proto: external_data is 13, and data_location is 14 (with the
+    // value 1 for EXTERNAL).
     let location = [whole_field(1, b"location"), whole_field(2, b"w.bin")].concat();
     let tensor =
         [&[8][..], &varint(bytes), &[16, 2], &whole_field(13, &location), &[14 << 3, 1]].concat();

@@ -111,7 +111,7 @@ fn folders_of_databases_make_columns_and_groups() {
     assert_eq!(ran.attempts("RUN_DONE").len(), 2, "{ran}");
 }
 
-/// If its query has changed, a job is not resumed: the new query gives other rows, which would not
+/// A job is not resumed if its query has changed: the new query gives other rows, which would not
 /// match the finished rows.
 #[test]
 fn a_job_is_not_resumed_with_another_query() {

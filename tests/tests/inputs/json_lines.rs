@@ -35,7 +35,7 @@ fn long_numbers_keep_their_digits() {
     {"id":9007199254740993,"x":"0.5"}
     {"id":18446744073709551615,"x":"9007199254740993"}
     "#);
-    assert_snapshot!(notes(&ran), @"note: input rows: column 'x' is string, which keeps all digits, because it holds fractions, and whole numbers that float64 would round: ids.jsonl, about line 2");
+    assert_snapshot!(notes(&ran), @"note: input rows: column 'x' is string (all digits are kept): it holds fractions, and whole numbers that float64 would round: ids.jsonl, about line 2");
     // The types in the note can be set in the job file.
     let typed = ["--overwrite", "--set", "inputs.rows.schema={id: uint64, x: json}"];
     let ran = ran.into_job().run(&typed);
@@ -56,7 +56,7 @@ fn columns_of_mixed_shapes_are_kept_as_json() {
     {"type":"Point","coordinates":"[1.0,2.0]","bbox":"{}"}
     {"type":"LineString","coordinates":"[[0.0,0.0],[1.0,1.0]]","bbox":"{}"}
     "#);
-    assert_snapshot!(notes(&ran), @"note: input rows: column 'coordinates' is json, which keeps each value's own text, because it holds a list here, and something else before: a.geojsonl, about line 2");
+    assert_snapshot!(notes(&ran), @"note: input rows: column 'coordinates' is json (the text of each value is kept): it holds a list here, and another kind of value before: a.geojsonl, about line 2");
     // Other output formats also accept such columns.
     for format in ["parquet", "arrow", "csv"] {
         let format = format!("output_format.type={format}");

@@ -288,7 +288,7 @@ fn ctrl_c_while_planning_leaves_no_files() {
 /// Rule M9: if a resume is stopped while it compares the inputs, the job does not change.
 #[test]
 fn ctrl_c_while_inputs_are_compared_changes_nothing() {
-    // This job fails. The larger table, which replaces this one below, has the same columns.
+    // This job fails. Below, a larger table with the same columns replaces its table.
     let ran = by_key("key,x\n1,two\n2\n").run(&[]);
     ran.exits_with(42);
     let before = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());

@@ -70,8 +70,8 @@ fn a_delta_table_is_refused_with_advice() {
     assert_snapshot!(messages, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and use them as the input; or, to read the files themselves, write files: true beside format: parquet");
 }
 
-/// Inputs that name the table, a folder inside or above it, a glob, or several paths are refused. Plain
-/// files, and files that the user names explicitly, are read.
+/// Inputs are refused if they lead to a table: by naming the table, a folder inside or above it, a glob or
+/// several paths. Plain files, and files that the user names explicitly, are read.
 #[test]
 fn every_path_into_a_table_is_refused() {
     for (path, expected) in [

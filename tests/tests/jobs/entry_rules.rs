@@ -36,7 +36,8 @@ fn functions_are_called_the_right_number_of_times() {
             .lines()
             .filter(|line| line.starts_with("run ") || line.ends_with(" to stdout"))
             .collect();
-        // A worker may have no calls: if all mini-batches are done while it starts, it is stopped.
+        // A worker may have no calls: if all mini-batches are done while a worker starts, the worker is
+        // stopped.
         let Some((first, rest)) = calls.split_first() else { continue };
         assert_eq!(*first, "init to stdout", "{text}");
         if rest.is_empty() {

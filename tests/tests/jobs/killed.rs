@@ -153,8 +153,8 @@ fn nothing_outlives_a_killed_leader() {
     assert_eq!(again.sorted_output(), rows(), "{again}");
 }
 
-/// Kills the zygote, which forks the workers, and then its worker. The next worker is started without the
-/// zygote.
+/// Kills the zygote, which forks the workers. Then kills the worker that the zygote forked. The next worker
+/// is started without the zygote.
 #[test]
 fn workers_survive_a_killed_zygote() {
     let mut running = stuck_job().start(&["--process-count", "1"]);

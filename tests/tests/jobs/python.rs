@@ -274,8 +274,8 @@ def run(mini_batch):
     ");
 }
 
-/// Workers start from a snapshot of a running Python. Without a new seed, all would have the same random
-/// numbers.
+/// Workers start from a snapshot of a running Python. Without a new seed, all workers would have the
+/// same random numbers.
 #[test]
 fn workers_have_different_random_numbers() {
     let script = "import random, time, uuid

@@ -87,8 +87,8 @@ fn run_with_kills(
             return ran;
         }
         // Do not cut the files of a completed job: they were synced, and no later run would repair
-        // them. Also cut nothing if the output already has its folder of parts: its files may be
-        // hard links to the workers' files.
+        // them. Also cut nothing if the output already has its folder of parts: the files in this
+        // folder may be hard links to the workers' files.
         let state = fs::read_to_string(ran.dir().join("job/job.json")).unwrap_or_default();
         if !state.contains("\"completed\"") && !ran.has("job/output/parallel_run_step") {
             cut_tails(ran.dir(), random, kills);

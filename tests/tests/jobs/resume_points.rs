@@ -51,8 +51,8 @@ fn has_crashed(ran: &Ran) -> bool {
 }
 
 /// Kills the leader at the first fail point, at the second, and so on, until a job reaches no more fail
-/// points. Each time, the leader of the first resume is also killed. `suffix`: `:cut` also removes bytes that
-/// were not synced.
+/// points. The leader that resumes the job is killed, too, and the job is then resumed once more. `suffix`:
+/// `:cut` also removes bytes that were not synced.
 fn kill_at_each_point(job: impl Fn() -> TestJob, suffix: &str) {
     for number in 1.. {
         let ran = job().env(FAIL_POINT, &format!("*:{number}{suffix}")).run(&[]);

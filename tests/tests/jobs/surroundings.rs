@@ -25,7 +25,7 @@ process_count_per_node: 1",
 }
 
 /// Rules E4, E11, E15, E16, C18, V2, V6 (docs/parallel-run-step.md): the script sees the context, its
-/// arguments, which are passed unchanged, and the values of the helper `EntryScript`.
+/// unchanged arguments, and the values of the helper `EntryScript`.
 #[test]
 fn an_entry_script_sees_the_settings_of_the_job_file() {
     // The leader's own variables are not passed to guests.

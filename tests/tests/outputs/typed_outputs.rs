@@ -282,7 +282,7 @@ fn no_room_for_the_output() {
     });
     let _ = Command::new("umount").arg("-l").arg(&folder).status();
     let first = text.lines().find(|line| line.starts_with("Job test")).unwrap_or_default();
-    assert_snapshot!(first, @"Job test failed after [TIME]: the output file [DIR]/results/parallel_run_step.parquet could not be made: it cannot be written: No space left on device (os error 28). The rows are kept in [DIR]/results/parallel_run_step.parquet.part: fix the cause, then resume the job");
+    assert_snapshot!(first, @"Job test failed after [TIME]: the output file [DIR]/results/parallel_run_step.parquet could not be made: No space left on device (os error 28). The rows are kept in [DIR]/results/parallel_run_step.parquet.part: fix the cause, then resume the job");
     assert_eq!(rows.as_deref(), Some("[67108864, 67108864]"), "{ran}");
 }
 

@@ -60,7 +60,8 @@ fn wrong_imports(sources: &str) -> String {
     wrong
 }
 
-/// Crates that the leader must not use, because they run on the job's machine or parse untrusted bytes.
+/// Crates that the leader must not use: they belong to the node or the sandbox, parse untrusted bytes, or use
+/// TLS.
 const FORBIDDEN_IN_LEADER: [&str; 12] = [
     "arrow",
     "object_store",

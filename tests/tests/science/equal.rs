@@ -176,8 +176,8 @@ for store in range(1, 7):
 sales = pd.DataFrame(rows, columns=['store', 'brand', 'week', 'price', 'quantity'])
 sales.sample(frac=1, random_state=1).to_csv('sales.csv', index=False)
 ";
-    // The script returns one row for each group of many items. The missing rows count as failed
-    // items.
+    // For each group of many items, the script returns only one row. The missing rows count as
+    // failed items.
     let job = TestJob::new(Path::new("source/score.py"))
         .yaml("inputs: {sales: {path: sales.csv, format: csv}}\npartition_keys: [store, brand]\nprocess_count_per_node: 2\nerror_threshold: -1")
         .file("source/score.py", script)

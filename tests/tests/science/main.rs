@@ -1,5 +1,5 @@
 //! Python entry scripts in the science runtime. `make python-science` installs it. Without it, these tests
-//! are skipped, or fail with `SANDMILL_SCIENCE=required`.
+//! are skipped. If `SANDMILL_SCIENCE=required` is set, they fail instead.
 
 mod equal;
 mod kit;

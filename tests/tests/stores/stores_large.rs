@@ -1,4 +1,4 @@
-//! Tables in stores, where all objects together are larger than the cache. The planner requests each object,
+//! Tables in stores whose objects together are larger than the cache. The planner requests each object,
 //! and objects that are no longer needed are removed to make room for the next ones.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]

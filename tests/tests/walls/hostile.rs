@@ -195,7 +195,7 @@ fn no_failure_is_ignored_by_default() {
     let result = ran.log("job_result.txt");
     let summary = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
     let more = result.strip_prefix(summary).and_then(|more| more.split_once("  os_sandbox    "));
-    // The text after the causes lists the layers of the process wall on this machine, so it is cut off.
+    // Cut off the text after the causes, because it lists the layers of this machine's process wall.
     let causes = more.map(|(causes, _)| causes);
     assert_eq!(
         causes,

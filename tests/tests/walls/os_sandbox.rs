@@ -130,8 +130,7 @@ fn the_doctor_reports_missing_layers() {
     assert_eq!(found["required_works"], false);
 }
 
-/// The wall's rules apply to the folder to which a path leads after links and `..` are resolved, so such
-/// paths can be used.
+/// A job can use paths with links and `..`: the wall's rules apply to the folder to which such a path leads.
 #[test]
 fn linked_folders_and_roundabout_paths_can_be_used() {
     let job = TestJob::new(&guest("run_only"))

@@ -90,8 +90,8 @@ fn begin_stream(schema: &SchemaRef) -> Result<(StreamWriter<Vec<u8>>, SchemaRef)
 fn result_batch(segment: &[u8], header: Option<&OutputHeader>) -> Result<RecordBatch, ArrowError> {
     let Some(header) = header else { return Ok(no_rows()) };
     let stream = match (&header.open_columns, &header.bytes) {
-        // If some columns are all null, `open_columns` is a whole stream, and so is a segment that
-        // has rows.
+        // If some columns are all null, `open_columns` is a complete stream. A segment that has rows is then
+        // also a complete stream.
         (Some(columns), _) if segment.is_empty() => columns.clone(),
         (Some(_), _) => segment.to_vec(),
         (None, bytes) => [bytes.as_deref().unwrap_or_default(), segment, &END_MARKER].concat(),

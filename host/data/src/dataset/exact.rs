@@ -176,8 +176,8 @@ fn append(number: u64, digits: &[u8]) -> u64 {
         .fold(number, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit ^ b'0')))
 }
 
-/// Whether the float differs from `number * 10^power` by at most half of the last digit. `None` if that
-/// cannot be computed in 128 bits.
+/// Whether the float differs from `number * 10^power` by at most half a unit of the last digit. `None`
+/// if that cannot be computed in 128 bits.
 fn is_near(number: u64, power: i64, float: f64) -> Option<bool> {
     let power_of_ten = POWERS_OF_TEN.get(usize::try_from(-power).ok()?)?;
     let bits = float.abs().to_bits();
@@ -191,8 +191,8 @@ fn is_near(number: u64, power: i64, float: f64) -> Option<bool> {
     }
     let mantissa = bits & (hidden_bit - 1) | hidden_bit;
     let distance = (u128::from(mantissa) * power_of_ten).abs_diff(u128::from(number) << shift);
-    // If the difference is exactly half of the last digit, some programs write the lower neighbour and others
-    // the higher one. We accept both.
+    // If the difference is exactly half a unit of the last digit, some programs write the lower neighbour
+    // and others the higher one. We accept both.
     Some(distance <= 1 << (shift - 1))
 }
 
@@ -378,7 +378,7 @@ mod tests {
                 let kept = digits.trim_end_matches('0');
                 let written = format!("{:.*e}", kept.len() - 1, number.nearest().unwrap());
                 let is_kept = written.replace('.', "").starts_with(&format!("{kept}e"));
-                // At exactly half of the last digit, either neighbour is right.
+                // At exactly half a unit of the last digit, either neighbour is right.
                 let longer = format!("{:.*e}", kept.len(), number.nearest().unwrap());
                 if !longer.contains("5e") {
                     prop_assert_eq!(number.float().is_some(), is_kept, "{}", text);

@@ -1,4 +1,4 @@
-//! Recognizes files that are not in their input's format, by their first bytes. So the user sees
+//! Recognizes, by their first bytes, files that are not in their input's format. So the user sees
 //! one message about such a file instead of an error for each of its lines.
 
 use crate::model::TableKind;

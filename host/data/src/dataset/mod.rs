@@ -10,7 +10,8 @@
 //! belong to an input, by these rules:
 //!
 //! - Names are UTF-8.
-//! - Hidden files belong to an input, unless it is an input of rows.
+//! - Hidden files belong to an input. An input of rows leaves them out, unless its source names files
+//!   or has a glob.
 //! - Links to files inside the input's folder are followed. Links that lead out of the folder are
 //!   refused.
 //! - Links to folders are skipped with a notice.

@@ -20,10 +20,10 @@ pub(super) fn values_schema() -> Schema {
     Schema::new(vec![Field::new(VALUE_COLUMN, DataType::Utf8, true)])
 }
 
-/// Returns the output's columns for a table with the columns `given`. They must be the same for all
-/// tables of a job. So every column, and every value in lists and structs, is nullable, and the
-/// keys of all dictionaries have 32 bits. Metadata of the table is dropped: it may describe the
-/// rows of this table only.
+/// Returns the output's columns for a table with the columns `given`. The output's columns must be
+/// the same for all tables of a job. So every column, and every value in lists and structs, is
+/// nullable, and the keys of all dictionaries have 32 bits. Metadata of the table is dropped: it
+/// may describe the rows of this table only.
 ///
 /// # Errors
 /// If a type cannot be written.

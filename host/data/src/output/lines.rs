@@ -27,7 +27,7 @@ pub(super) struct NumberLines<'a> {
 
 impl<'a> NumberLines<'a> {
     /// Makes lines of at most `row_limit` bytes. `None` if a field may need quotes or is not a plain number,
-    /// or if a line may be longer than that.
+    /// or if a line may be longer than `row_limit` or [`MAX_LINE_BYTES`].
     pub(super) fn new(
         columns: &'a [TextColumn<'a>],
         style: &Style,

@@ -137,7 +137,7 @@ pub enum FinishError {
     #[error("the file of appended rows cannot be read: {0}")]
     Read(#[from] AppendedRowsError),
     /// The file cannot be written.
-    #[error("it cannot be written: {0}")]
+    #[error("{0}")]
     Write(#[source] WriteError),
 }
 

@@ -202,8 +202,8 @@ fn push_timestamp(value: i64, per_second: i64, zone: TimeSuffix, out: &mut Vec<u
 
 /// Appends the date that is this number of days after 1970-01-01, in the proleptic Gregorian calendar.
 fn push_date(days: i64, out: &mut Vec<u8>) {
-    // Until the month is known, years begin in March, so that the leap day is the last day of a year. An era
-    // has 400 years.
+    // The calculation up to the month uses years that begin in March, so that the leap day is the last day of
+    // a year. An era has 400 years.
     const DAYS_OF_400_YEARS: i64 = 146_097;
     // From 0000-03-01 to 1970-01-01.
     const DAYS_BEFORE_1970: i64 = 719_468;

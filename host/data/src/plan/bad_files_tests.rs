@@ -296,8 +296,8 @@ fn an_input_without_readable_files_fails_file_by_file() {
     }
 }
 
-/// A single file of another format is an unreadable file. If the first two files or the only file have
-/// another format, the whole input is refused.
+/// A file of another format counts as unreadable. But if the first two files or the only file have another
+/// format, the whole input is refused.
 #[test]
 fn an_input_of_another_format_is_refused() {
     let good = "id\n1\n";

@@ -21,7 +21,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const TASK_TIME_LIMIT: Duration = Duration::from_secs(600);
-/// How often `stop` is polled.
+/// The interval at which `stop` is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The maximum length of an error message, in bytes.
 const MAX_MESSAGE_BYTES: u64 = 64 << 10;

@@ -126,7 +126,7 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .wasm_gc(false)
         .wasm_function_references(false)
         .collector(Collector::DeferredReferenceCounting)
-        // The wheel is linked with libunwind. When code is unloaded, libunwind removes each
+        // Sandmill's Python wheel is linked with libunwind. When code is unloaded, libunwind removes each
         // function from a list, which takes 5 s for the 100,000 functions of the science runtime.
         // wasmtime's own backtraces do not need this information.
         .native_unwind_info(false)

@@ -20,7 +20,7 @@ use std::process::Stdio;
 ///
 /// # Errors
 /// If there are no sources or no toolchain for WebAssembly, if the build fails (the text ends with the
-/// compiler's output), or if it does not build exactly one library of type `cdylib`.
+/// compiler's output), or if the build does not make exactly one library of type `cdylib`.
 pub fn build_guest_crate(
     folder: &Path,
     cache_dir: Option<&Path>,
@@ -190,7 +190,7 @@ fn report(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<S
 
 /// The line that is printed when cargo compiles something.
 const COMPILING: &str = "compiling the entry script";
-/// The same line, if all libraries must be compiled, too.
+/// The line that is printed instead if cargo must also compile all libraries.
 const COMPILING_FIRST: &str = "compiling the entry script, and the libraries of entry scripts: the first time this takes a minute or more, \
      later seconds";
 

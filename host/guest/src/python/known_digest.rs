@@ -105,7 +105,8 @@ mod tests {
     use std::cell::Cell;
     use std::path::Path;
 
-    /// The digest some time after the last change, and how often a block of the component was read.
+    /// The digest this many seconds after the last change, and the number of blocks of the component that
+    /// were read.
     fn digest(known: &KnownDigest, component: &Path, seconds: u64) -> (String, u32) {
         let blocks = Cell::new(0);
         let stop = || {

@@ -7,8 +7,8 @@ use super::whole_file::WholeFile;
 use wasmtime::Result;
 use wasmtime::component::{Linker, LinkerInstance, WasmStr};
 
-/// Links the interface in all versions that guests may import. For an import of version 0.1.x, the engine uses
-/// 0.1.0; for 0.2.x, it uses 0.2.0.
+/// Links the interface in all versions that guests may import. For an import of version 0.1.x, the engine
+/// uses 0.1.0; for 0.2.x, it uses 0.2.0.
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.

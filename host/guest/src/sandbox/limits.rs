@@ -25,8 +25,8 @@ pub(super) struct GrowthRefusal {
 
 /// Counts all linear memories and tables of an instance against one limit.
 ///
-/// Memory is never subtracted. A growth beyond a memory's own maximum is refused first, so a permitted growth
-/// can fail only if the machine lacks memory.
+/// Memory is never subtracted. wasmtime refuses a growth beyond a memory's own maximum before it asks here.
+/// After that, a growth that this budget permits can fail only if the machine lacks memory.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,

@@ -5,8 +5,8 @@
 //! sampled: no samples are taken while a guest waits for the host.
 //!
 //! The file has the processed format of the Firefox profiler. wasmtime's own profiler writes the same format,
-//! but only once, after the guest has ended. For a guest that hangs, when a profile is needed most, it writes
-//! nothing. This profiler writes repeatedly.
+//! but only once, after the guest has ended. So it writes nothing for a guest that hangs, which needs a
+//! profile most. This profiler writes repeatedly.
 
 use super::state::InstanceState;
 use crate::model::{Failure, FailureKind};

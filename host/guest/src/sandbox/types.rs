@@ -194,7 +194,8 @@ fn list_bytes<'a>(cx: &LiftContext<'a>, pair: (usize, usize), size: usize) -> Re
 }
 
 /// Adds the size of a guest's string to the count, and copies the string. If the results are too large, does
-/// not copy it, and counts it only if it is UTF-8 (the size of other strings is known only after a copy).
+/// not copy the string, and counts it only if it is UTF-8: the size of other strings is known only after a
+/// copy.
 fn copy_string(
     cx: &mut LiftContext<'_>,
     copied: &mut Copied,

@@ -11,7 +11,7 @@ use std::path::Path;
 pub(super) enum CommitRefusal {
     /// The attempt is at fault.
     Reject(Rejection),
-    /// The attempt's files have the names of other files in the same group.
+    /// The group already has a name of the attempt's files, or has no room for their names.
     Postpone,
     /// The computer is at fault, for example its disk.
     Fatal(CommitError),

@@ -30,8 +30,8 @@ pub(super) struct CommitOutcome {
     /// For each worker, the last attempt whose rows are in the output.
     pub(super) reclaimable: Vec<ReclaimableAttempt>,
     pub(super) rejected: Vec<(Success, Failure)>,
-    /// Requests for the next group, because the files of the first one clash with names of this
-    /// group.
+    /// Requests for the next group. This group already has a name of the first request's files, or has no
+    /// room for their names.
     pub(super) postponed: Vec<CommitRequest>,
 }
 

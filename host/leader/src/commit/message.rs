@@ -33,7 +33,7 @@ pub(crate) struct Success {
     pub attempt: u32,
     /// The mini-batch's items.
     pub items: ItemCounts,
-    /// Whether the attempt returned fewer rows than `run` was given items.
+    /// Whether `run` returned fewer rows than it received items.
     pub is_short: bool,
     /// The attempt's rows in the worker's part file.
     pub segment: Segment,

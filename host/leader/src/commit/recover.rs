@@ -7,9 +7,8 @@
 //! 3. Look for the rows of the journal's entries in the output. If they are damaged there, look in the part
 //!    files. If a mini-batch's rows are in neither, the mini-batch and its files are removed from the
 //!    journal, and it runs again.
-//! 4. Repair the output: in place if all rows that are only in the output keep their positions, and otherwise
-//!    by writing a new file. If the output file was made at the job's end, there is nothing to do: the
-//!    appended rows are gone.
+//! 4. Repair the output: by writing a new file if undamaged rows must move, and otherwise in place. If the
+//!    output file was made at the job's end, there is nothing to do: the appended rows are gone.
 //! 5. Remove what workers of earlier runs left, if nothing refers to it.
 
 use super::converted_output;

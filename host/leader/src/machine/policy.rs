@@ -75,7 +75,7 @@ impl RetryPolicy {
     /// because the worker waits for the leader's decision.
     pub const NO_PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 
-    /// How long a retry waits if the mini-batch could not be read, after this many attempts. A store or a
+    /// How long a retry waits after this many attempts, if the mini-batch could not be read. A store or a
     /// disk may recover meanwhile.
     pub fn retry_pause(attempts: u32) -> Duration {
         let factor = 4_u32.saturating_pow(attempts.saturating_sub(1));

@@ -171,7 +171,7 @@ macro_rules! limit_keys {
                 example: "10 GB",
                 description: "Bytes of all reports that have a line for each attempt or item. Further lines are left out, and counted.",
                 docs: "The most bytes, in total, of the [reports](log-tree.md) that have a line for each attempt or item. Sandmill leaves out further lines, and the result says how many. The same limit, with a separate count, applies to the printed and logged output of workers that have ended. If the files of a worker no longer fit when it ends, Sandmill keeps only the first 4 KB of each of these files.",
-                rows: LIMIT_ROWS,
+                rows: DecidesRows::Not("it limits reports and texts only"),
                 ceiling: most same,
                 enforced: "host/report/src/budget.rs", by "reports_of_failures_are_bounded",
             }
@@ -181,7 +181,7 @@ macro_rules! limit_keys {
                 expected: "a whole number of failures from 0 up (e.g. 10000)",
                 example: "10000",
                 description: "How many failures are reported in full. The texts of later failures are shortened.",
-                rows: LIMIT_ROWS,
+                rows: DecidesRows::Not("it limits reports and texts only"),
                 ceiling: most same,
                 enforced: "host/leader/src/machine/job/limits.rs", by "reports_of_failures_are_bounded",
             }

@@ -22,9 +22,10 @@
 //!     docs: "..",          a longer description for the docs, if it is needed
 //!     prs: PrsNames::Setting("..", ".."),     what ParallelRunStep calls it
 //!     rows: DecidesRows::Not(".."),      whether it decides rows, or why not
-//!     ceiling: most { .., .., .. },      the key of the operator's policy that caps it: what is expected, an
-//!                                        example, a description; `most same` if they are those of
-//!                                        this row; or `no ".."`, why the setting needs none
+//!     ceiling: most { .., .., .. },      the key of the operator's policy that caps the setting: what is
+//!                                        expected, an example, a description; `most same` if these texts
+//!                                        are those of this row; or `no ".."`, why the setting needs no
+//!                                        ceiling
 //!     enforced: "..", by "..",           for a limit: the file that enforces it, and a test
 //! }
 //! ```

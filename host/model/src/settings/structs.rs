@@ -77,7 +77,7 @@ fn default<T: Setting>(defaults: &[(&str, &[&str])], key: &str) -> T {
 mod tests {
     use super::*;
 
-    /// Every default can be read. Some have the expected values.
+    /// Every default can be read. Some defaults are compared with their expected values.
     #[test]
     fn defaults_come_from_the_tables() {
         let settings = JobSettings::default();

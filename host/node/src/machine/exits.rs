@@ -96,8 +96,8 @@ fn failure_of(exit: &WorkerExit, how: &str, when: &str) -> Failure {
         // The standard library prints this before it aborts; the kernel refused memory because of a limit.
         Some(libc::SIGABRT) if exit.note.contains("memory allocation of ") => (
             FailureKind::OutOfMemory,
-            "; it reached its memory limit, because a mini-batch is too large or a model needs more \
-             memory than its file has bytes: make mini_batch_size smaller, or raise limits.memory or \
+            "; it reached its memory limit. Either a mini-batch is too large, or a model needs more \
+             memory than the size of its file: make mini_batch_size smaller, or raise limits.memory or \
              limits.tensors, from which the limit is computed",
         ),
         _ => (FailureKind::WorkerDied, ""),

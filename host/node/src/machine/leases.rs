@@ -53,8 +53,8 @@ impl Leases {
         self.kept.contains_key(&worker)
     }
 
-    /// The number of workers that should wait if `workers` are to be started: no GPU is free for them, but a
-    /// GPU whose worker is gone may become free soon.
+    /// How many of `workers` new workers should wait for a GPU. They wait if no GPU is free for them, but the
+    /// GPU of an ended worker may become free soon.
     pub(super) fn awaited(&self, workers: usize, now: Duration) -> usize {
         let free = self.gpus.len().saturating_sub(self.taken.len());
         let kept = self.kept.values().filter(|until| now < **until).count();

@@ -118,8 +118,8 @@ impl LiveWorker {
         }
     }
 
-    /// Updates the pace with the duration of a mini-batch. The worker reports the duration, so it
-    /// may be false. A long duration counts in full immediately, because other workers cannot take
+    /// Updates the pace with the duration of a mini-batch. The duration may be false, because the
+    /// worker reports it. A long duration counts in full immediately, because other workers cannot take
     /// the mini-batches that wait here.
     pub(super) fn took(&mut self, seconds: f64) {
         let took = Duration::try_from_secs_f64(seconds).unwrap_or(NodePolicy::AHEAD_TIME);

@@ -82,7 +82,8 @@ impl Devices {
             }
             file.set_len(0)?;
             file.write_all(std::process::id().to_string().as_bytes())?;
-            // No other job takes the device in between: all jobs take devices only while they hold the gate.
+            // The exclusive lock becomes a shared one. Meanwhile no other job takes the device, because a job takes
+            // devices only while it holds the gate.
             if share(&file)? {
                 taken.held.push(DeviceLease {
                     position,
@@ -170,8 +171,7 @@ mod tests {
         assert_eq!(positions(&machine.job().lease(&names(1), 1).unwrap()), [0]);
     }
 
-    /// The worker calls `keep` only after its leader has ended, when another job already has the
-    /// device.
+    /// The worker calls `keep` only after its leader has ended, while another job is taking the device.
     #[test]
     fn a_worker_cannot_keep_a_device_taken_by_another_job() {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());

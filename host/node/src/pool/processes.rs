@@ -41,7 +41,7 @@ pub struct Pool {
     /// Workers with queued messages that are not yet sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
-    /// Where cgroups can be made. `None` until that was found, and after [`confine`](Self::confine).
+    /// Where cgroups can be made. `None` until that is known, and after [`confine`](Self::confine).
     cgroup_root: Option<CgroupRoot>,
     gpus: Option<MemoryWatch>,
     /// How many processes the kernel's OOM killer had killed when the pool was made. `None` if unknown.

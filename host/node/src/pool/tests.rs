@@ -97,7 +97,7 @@ fn assignment(id: u64, files: usize) -> ToWorker {
 
 #[tokio::test]
 async fn delivers_every_message_and_then_the_end() {
-    // The messages are more than the channel and one read hold, and the process ends long before we have read
+    // The channel and one read cannot hold all these messages, and the process ends long before we have read
     // them.
     let mut bench = PoolFixture::new("cat ../../frames >&0; echo trouble >&2; exit 3", 2);
     let messages: Vec<_> = (0..5_000).map(started).collect();

@@ -19,10 +19,10 @@ const MAX_BYTES: u64 = 64 << 20;
 const MAX_VENDORED_FILES: usize = 20_000;
 const MAX_VENDORED_BYTES: u64 = 512 << 20;
 
-/// The files that workers see if the job names no source folder: the script and the modules beside it, in
-/// Python also the packages beside it, and in JavaScript also the folders below. The paths are relative to
-/// the script's folder. `script` must be a path without links. We follow no links, because their targets were
-/// not checked against the operator's policy.
+/// The files that workers see if the job names no source folder: the script and the modules beside it. A
+/// Python script also has the packages beside it, and a JavaScript script the folders below. The paths are
+/// relative to the script's folder. `script` must be a path without links. We follow no links, because their
+/// targets were not checked against the operator's policy.
 ///
 /// # Errors
 /// If there are too many files or bytes.

@@ -125,8 +125,8 @@ pub(super) fn uses_science(scan: &ScriptScan) -> bool {
     scan.error.is_none() && scan.packages.iter().any(|package| science_version(package).is_some())
 }
 
-/// Whether a line of the script looks like an import of a package of the science runtime. This is a guess: the
-/// line may be in a text, and the import may be in another file. The scan decides.
+/// Whether a line of the script looks like an import of a package of the science runtime. This is a guess:
+/// the line may be in a text, and the import may be in another file. The scan decides.
 pub(super) fn guess_needs_science(script: &Path) -> bool {
     let Ok((file, _)) = opening::regular(script) else { return false };
     let lines = BufReader::new(file.take(GUESS_BYTES)).lines();

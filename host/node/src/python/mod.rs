@@ -35,7 +35,8 @@ pub(super) const SETTINGS_VARIABLE: &str = "SANDMILL_PYTHON";
 pub enum RuntimeSetting {
     /// In the job file, or by `--set`.
     JobFile,
-    /// By the option `--runtime` of `sandmill check` or `map`, or by the argument `runtime` of `sandmill.udf`.
+    /// By the option `--runtime` of `sandmill check` or `map`, or by the argument `runtime` of
+    /// `sandmill.udf`.
     Option,
 }
 

@@ -1,5 +1,5 @@
 //! The child side of a worker: loads the entry script, runs its mini-batches, writes their rows, and reports
-//! to the leader. Imports `sandbox` and crates below, never `pool`.
+//! to the leader. Imports `machine_slots`, `sandbox` and crates below, never `pool`.
 //!
 //! - `serve`: from the process's start to its exit code; `lockdown` and `process` are its parts.
 //! - `session`: the conversation with the leader; `attempt`: one attempt, from assignment to report.

@@ -379,8 +379,8 @@ mod tests {
         assert_eq!(grants.agent_name, "process007");
         for file in runner.job_dir.script_files(WorkerId(7)) {
             assert!(file.is_file());
-            // In a folder that the guest can write, it could replace the file with a link, which the host
-            // would follow.
+            // A guest that can write to the file's folder could replace the file with a link, which the
+            // host would follow.
             let guest_can_write = |mount: &Mount| mount.writable && file.starts_with(&mount.host);
             assert!(!grants.mounts.iter().any(guest_can_write), "{}", file.display());
         }

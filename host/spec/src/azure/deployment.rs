@@ -31,7 +31,8 @@ const MOST_SEARCHED: usize = 10_000;
 
 /// The model's name in the converted job.
 const MODEL_NAME: &str = "model";
-/// The environment variable that contains the path of the model's folder (docs/parallel-run-step.md, Environment variables).
+/// The environment variable that contains the path of the model's folder (docs/parallel-run-step.md,
+/// Environment variables).
 const MODEL_VARIABLE: &str = "AZUREML_MODEL_DIR";
 
 /// Converts a deployment into a tree of our keys. Errors go to the report.

@@ -36,7 +36,8 @@ pub(super) fn expand(
     let file = if resolved.is_dir() { resolved.join(FILE_NAME) } else { resolved };
     let is_table_file = file.file_name().is_some_and(|name| name == FILE_NAME);
     if is_remote(&path) || !is_table_file {
-        // The path names the data files themselves (usually by --set), or something that cannot be read here.
+        // The path, usually from --set, names the data files themselves, or something that cannot be read
+        // here.
         if is_direct {
             set_missing(input, "format", "csv", &origin);
         }

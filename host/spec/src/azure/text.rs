@@ -14,7 +14,7 @@ pub(super) fn reference(text: &str) -> Option<&str> {
 }
 
 /// Once a text has this many bytes, its references are no longer replaced. This is high enough: on
-/// Linux, the arguments of a job can have 128 KB at most.
+/// Linux, one argument of a program can have 128 KB at most.
 const MOST_REPLACED_BYTES: usize = 256 << 10;
 
 /// Replaces each reference in the text by the value that `value_of` returns for its name. A reference without

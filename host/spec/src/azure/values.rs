@@ -23,7 +23,7 @@ impl DeclaredInputs {
     }
 
     /// Gives the inputs of a job their declared types again. A value from the command line may have
-    /// replaced a whole input, with its type.
+    /// replaced a whole input, including its type.
     pub(crate) fn restore(self, job: &mut YamlNode) {
         let YamlValue::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");

@@ -63,7 +63,7 @@ pub(crate) enum DecidesRows {
     Not(&'static str),
 }
 
-/// Whether a limit affects rows. The value is the same for every limit (rule C25).
+/// Whether a limit on the work of a job affects rows (rule C25).
 pub(crate) const LIMIT_ROWS: DecidesRows =
     DecidesRows::Not("work beyond a limit fails and gives no rows, so the limit may be raised");
 

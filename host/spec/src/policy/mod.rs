@@ -6,8 +6,8 @@
 //! - `apply`: checks a job's settings against the ceilings;
 //! - `owner`: checks who can change the policy file;
 //! - `models`: checks the names of models, and models that the entry script loads from bytes;
-//! - `places`: checks paths against the `roots`, each for one `folder_use`; `real`: resolves a path's
-//!   links; `overlap`: refuses roots that overlap job directories;
+//! - `places`: checks paths against the `roots`; each root is for one use of folders (`folder_use`); `real`:
+//!   resolves a path's links; `overlap`: refuses roots that overlap job directories;
 //! - `stores`: checks the stores that a job may use.
 
 mod amounts;

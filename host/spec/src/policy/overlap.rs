@@ -18,7 +18,7 @@ pub(super) struct PolicyFolder {
     pub(super) folder: PathBuf,
 }
 
-/// Refuses a root of job directories that is in another root, contains another root or equals it.
+/// Refuses a root of job directories that equals another root, is in it, or contains it.
 pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
     let (jobs, others): (Vec<_>, Vec<_>) =
         roots.iter().partition(|root| root.folder_use == FolderUse::JobDirectories);

@@ -113,8 +113,9 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
 
-/// If a deployment leaves a setting out, the job did not ask for Azure's default: the policy lowers the default
-/// and does not refuse the job. The number of retries in a deployment does not count the first attempt.
+/// If a deployment leaves a setting out, the job did not ask for Azure's default: the policy lowers the
+/// default and does not refuse the job. The number of retries in a deployment does not count the first
+/// attempt.
 #[test]
 fn deployment_defaults_are_lowered_and_errors_use_azure_names() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";

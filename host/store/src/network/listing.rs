@@ -394,8 +394,8 @@ impl ObjectLister<'_> {
         Ok(())
     }
 
-    /// Returns true if an object and a folder of another object have the same name, which a file system
-    /// cannot have. The object that comes second becomes a failed item under another name, unless it is only
+    /// Returns true if an object and a folder of another object have the same name: a file system cannot hold
+    /// both. The object that comes second becomes a failed item under another name, unless it is only
     /// the marker of the folder.
     fn check_clash(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, FetchError> {
         let folders = name.match_indices('/').map(|(at, _)| self.hasher.hash_one(&name[..at]));
@@ -419,9 +419,8 @@ impl ObjectLister<'_> {
     }
 
     /// Notes that an object is missing. With `is_retried`, the object is fetched again for its
-    /// mini-batch. Otherwise, the manifest has the reason. The entry in the manifest has the
-    /// object's name if objects are fetched on demand. Otherwise, it has a substitute that is a
-    /// valid file name.
+    /// mini-batch. Otherwise, the manifest gets an entry with the reason. The entry has the object's
+    /// name if objects are fetched on demand, and else a substitute that is a valid file name.
     fn missing(
         &mut self,
         name: &str,

@@ -228,8 +228,8 @@ mod tests {
             assert!(header.is_sensitive(), "logs leave it out");
             Some(header.to_str().unwrap().to_owned())
         };
-        // The examples of RFC 7617, and texts whose length is not a multiple of three bytes, with characters
-        // beyond ASCII.
+        // The examples of RFC 7617 (the second has a character beyond ASCII), and a third text. No text's
+        // length is a multiple of three bytes.
         for (user, password, expected) in [
             ("Aladdin", "open sesame", "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
             ("test", "123\u{a3}", "Basic dGVzdDoxMjPCow=="),

@@ -142,8 +142,8 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
 }
 
 /// The paths that must be readable so that the library can read a credentials file again, after a token in it
-/// has expired. In Kubernetes, the path is a link to a file below its folder, and later leads to another file
-/// there. So the whole folder, which holds only tokens, must be readable.
+/// has expired. In Kubernetes, the path is a link to a file below the link's own folder, and later
+/// leads to another file there. So the whole folder, which holds only tokens, must be readable.
 fn readable_paths(path: &Path) -> Vec<PathBuf> {
     let mut readable = vec![path.to_owned()];
     if path.is_symlink()

@@ -33,7 +33,7 @@ impl InputColumns {
         Self { fields, names, origin: Some(origin.to_owned()), ..Self::new(wanted) }
     }
 
-    /// Whether a file has been learned from.
+    /// Whether the columns of any file have been learned.
     pub fn are_known(&self) -> bool {
         self.origin.is_some()
     }

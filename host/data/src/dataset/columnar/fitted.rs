@@ -58,8 +58,8 @@ fn table(
     }
 }
 
-/// The table's columns. Adds the rows that do not fit to `misfits`. If it adds any row, the caller
-/// must not use the columns.
+/// The table's columns. Adds to `misfits` the rows that do not fit. If there are any, the caller must
+/// not use the columns.
 fn arrays(
     batch: &RecordBatch,
     file: &Schema,
@@ -133,7 +133,7 @@ impl ColumnConversion<'_> {
         })
     }
 
-    /// Adds the rows with values that do not fit to `misfits`. The array begins at row `first`. Returns
+    /// Adds to `misfits` the rows with values that do not fit. The array begins at row `first`. Returns
     /// whether there are such rows.
     fn find_misfits(&self, array: &ArrayRef, first: usize, misfits: &mut MisfitRows) -> bool {
         let Err(error) = self.convert(array) else { return false };

@@ -18,8 +18,8 @@ use std::num::NonZeroU64;
 
 /// The continuation marker: the first bytes of a message. The length of the metadata follows, in four bytes.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// The maximum number of bytes that we allocate before data arrives: a stream must not make us allocate
-/// memory only by stating a large length.
+/// The maximum number of bytes that we allocate before data arrives: a large stated length alone must not
+/// make us allocate memory.
 const MAX_RESERVED_BYTES: u64 = 16 << 20;
 /// How many bytes an error message shows of data that is not Arrow.
 const SHOWN_BYTES: usize = 24;

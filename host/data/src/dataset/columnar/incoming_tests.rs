@@ -28,7 +28,7 @@ fn stream(batches: &[RecordBatch]) -> Vec<u8> {
     bytes
 }
 
-/// The rows of each mini-batch. Each has at most `max_rows` rows. With 0, each is a whole record batch.
+/// The rows of each mini-batch. Each has at most `max_rows` rows. If that is 0, each is a whole record batch.
 fn mini_batches(bytes: &[u8], max_rows: u64) -> Result<Vec<RecordBatch>, String> {
     let mut incoming = StreamBatches::new(bytes, NonZeroU64::new(max_rows));
     let mut found = Vec::new();

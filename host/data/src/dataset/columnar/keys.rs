@@ -70,8 +70,9 @@ fn look_up_packed<const WIDTH: usize>(
         let keys = keys.get(first..)?;
         let (slots, later) = out.split_at_mut(keys.len().min(out.len()));
         let keys = keys.get(..slots.len())?;
-        // Checks all keys together, because a branch for each key would take longer than the rest. The
-        // highest bit of the result is set if a key is greater than `last`, or has the highest bit itself.
+        // Checks all keys together, because a branch for each key would take longer than the rest of
+        // the work. The highest bit of the result is set if a key is greater than `last`, or has the highest
+        // bit itself.
         if keys.iter().fold(0, |bad, key| bad | last.wrapping_sub(*key) | key) >> 31 != 0 {
             return None;
         }

@@ -193,7 +193,7 @@ impl RowReader {
         }
     }
 
-    /// Adds the columns that come from the file's path to the batch.
+    /// Adds to the batch the columns that come from the file's path.
     fn with_path(
         &self,
         batch: RecordBatch,

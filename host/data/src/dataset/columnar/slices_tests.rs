@@ -53,7 +53,7 @@ fn text(row: usize) -> String {
     format!("{}{row}", ["ab", "xyz"][row % 2].repeat(500))
 }
 
-/// The page is larger than 32 MB, an earlier limit for kept pages, and smaller than DuckDB's pages.
+/// The page is larger than 32 MB (an earlier limit for kept pages) and smaller than DuckDB's pages.
 #[test]
 fn a_large_page_is_unpacked_once() {
     let folder = tempfile::tempdir().unwrap();

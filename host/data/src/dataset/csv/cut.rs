@@ -15,7 +15,8 @@ use std::path::{Path, PathBuf};
 /// The maximum length of a slice, in bytes: a worker holds a slice in memory, and Arrow's text columns count
 /// with 32 bits.
 pub const MAX_SLICE: u64 = 1 << 30;
-/// How many bytes the last record of a slice may reach beyond the size of the slice, outside quotes.
+/// How many bytes the last record of a slice may reach beyond the size of the slice. Checked only outside
+/// quotes.
 const MAX_REST: u64 = MAX_FIELD_BYTES;
 /// The maximum length of a header, in bytes. A longer header probably has a quote that is not closed.
 const MAX_HEADER: usize = 1 << 20;

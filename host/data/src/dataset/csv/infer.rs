@@ -87,7 +87,7 @@ struct TypeInference<'a> {
 struct ColumnEvidence {
     /// The kind that holds all values. `None` if there has been no value.
     kind: Option<ColumnType>,
-    /// The kind that holds all values that fit a kind other than text.
+    /// The kind that holds all values except those that fit only text.
     typed: Option<ColumnType>,
     /// The number of values that fit a kind other than text.
     typed_count: u32,

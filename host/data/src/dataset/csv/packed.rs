@@ -63,7 +63,7 @@ pub enum OpenError {
     /// The file itself is at fault.
     #[error(transparent)]
     File(#[from] DatasetError),
-    /// There is no room for the unpacked text.
+    /// The unpacked text cannot be written: for example, because there is no room.
     #[error("cannot write {}, where texts are unpacked: {error}; free space there", path.display())]
     Room {
         /// The unpacked text.

@@ -101,8 +101,8 @@ struct PlainFields<'a> {
 }
 
 impl<'a> PlainFields<'a> {
-    /// The text of a field; the inner `None` is null. The outer `None` means that the field has quotes in
-    /// other places than the common case.
+    /// The text of a field; the inner `None` is null. The outer `None` means that the field has quotes where
+    /// the common case has none.
     #[inline]
     fn field(&self, start: usize, end: usize) -> Option<Option<Cow<'a, str>>> {
         let raw = self.records.text.get(start..end)?;
@@ -212,7 +212,7 @@ impl<'a> PlainFields<'a> {
     }
 }
 
-/// A field without its quotes. `None` if it has quotes in other places than the common case.
+/// A field without its quotes. `None` if it has quotes where the common case has none.
 fn unquoted(raw: &str, quote: char) -> Option<Cow<'_, str>> {
     let has_quotes = |text: &str| text.contains(quote);
     let Some(rest) = raw.strip_prefix(quote) else {

@@ -220,7 +220,7 @@ impl<'a> StrayField<'a> {
     }
 }
 
-/// The number of delimiters in a text outside quotes. The text has no stray quotes.
+/// The number of delimiters outside quotes in a text that has no stray quotes.
 fn count_delimiters(text: &[u8], csv: &CsvFormat) -> usize {
     let mut count = 0;
     let mut is_quoted = false;

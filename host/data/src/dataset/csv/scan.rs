@@ -300,7 +300,7 @@ impl CsvScan {
         true
     }
 
-    /// Adds the fields with line ends that end in a block to `spans`. The bits are those of
+    /// Adds to `spans` the fields with line ends that end in a block. The bits are those of
     /// [`Self::try_advance_block`].
     fn add_spans(&mut self, lines: u64, opens: u64, quotes: u64, inside: u64) {
         if self.state == QuoteState::QuoteSeen && quotes & 1 == 0 {
@@ -583,7 +583,7 @@ impl CsvScan {
         }
     }
 
-    /// Adds a field that has ended to `spans`, if it contains line ends.
+    /// Adds to `spans` a field that has ended, if it contains line ends.
     fn add_span(&mut self) {
         let (opens, lines) = self.opened.position();
         if self.lines > lines

@@ -4,7 +4,7 @@ use memchr::memchr_iter;
 
 /// How many bytes the inner loop handles at once: one or two vector registers.
 pub(super) const LANES: usize = 32;
-/// The maximum number of rounds of the inner loop in which its counters of one byte cannot overflow.
+/// The maximum number of rounds of the inner loop: after more rounds, its one-byte counters could overflow.
 pub(super) const ROUNDS: usize = 255;
 /// How many bytes a scan of text with quotes handles at once. A mask has a bit for each of them.
 pub(super) const BLOCK: usize = 64;

@@ -145,7 +145,7 @@ impl JsonDecoder {
             _ => (self.build(rows + rows / 8 + 2).ok()?, rows + rows / 8 + 2),
         };
         for (number, (_, line)) in FilledLines::new(text).enumerate() {
-            // Refuses a line that is not exactly one value, because the next line would continue the value.
+            // Refuses a line that is not exactly one value: the next line would continue an incomplete value.
             let passed = decoder.decode(line).ok()?;
             if passed != line.len() || decoder.has_partial_record() || decoder.len() != number + 1 {
                 return None;

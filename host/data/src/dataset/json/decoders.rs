@@ -199,7 +199,7 @@ impl WatchedObject {
         Self { known, keys, inner, unknown }
     }
 
-    /// Whether the object at this position has a key without a column.
+    /// Whether the object at this position has a key that is not in `known`.
     fn has_unknown(&self, tape: &Tape<'_>, at: u32) -> Result<bool, ArrowError> {
         let TapeElement::StartObject(end) = tape.get(at) else { return Ok(false) };
         let mut expected = self.keys.iter();

@@ -1,5 +1,5 @@
-//! Recognizes files that hold JSON other than JSON lines (one list over many lines, for example) by their
-//! first bytes. Such a file fails once, with a command that converts it, instead of once for each line.
+//! Recognizes, by their first bytes, files that hold JSON other than JSON lines: one list over many lines,
+//! for example. Such a file fails once, with a command that converts it, instead of once for each line.
 
 use crate::model::shell_word;
 use serde::de::IgnoredAny;

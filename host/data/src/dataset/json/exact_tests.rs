@@ -121,7 +121,7 @@ fn coordinates_of_several_depths_are_kept() {
          {\"type\":\"GeometryCollection\",\"geometries\":[{\"type\":\"Point\",\"coordinates\":[7.0,8.0]}]}\n",
     );
     let (schema, doubts) = file.infer();
-    assert_snapshot!(doubts.join("\n"), @"column 'coordinates' is json, which keeps each value's own text, because it holds a list here, and something else before: t.jsonl, about line 2");
+    assert_snapshot!(doubts.join("\n"), @"column 'coordinates' is json (the text of each value is kept): it holds a list here, and another kind of value before: t.jsonl, about line 2");
     assert_snapshot!(file.describe_as(&inferred(&schema)), @r#"
     {"type":"Point","coordinates":"[1.0,2.0]"}
     {"type":"LineString","coordinates":"[[0.0,0.0],[1.0,1.0]]"}
@@ -134,7 +134,7 @@ fn the_final_type_of_a_column_is_reported() {
     let file = JsonFixture::new("{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":[]}\n{\"a\":true}\n");
     let (schema, doubts) = file.infer();
     assert!(is_json(schema.field(0)));
-    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, because it holds a list here, and something else before: t.jsonl, about line 3");
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json (the text of each value is kept): it holds a list here, and another kind of value before: t.jsonl, about line 3");
 }
 
 #[test]

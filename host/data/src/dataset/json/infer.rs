@@ -206,7 +206,7 @@ impl InferenceNotes {
                 let is_new = !matches!(kind, ValueKind::Json);
                 *kind = ValueKind::Json;
                 is_new.then_some(
-                    "is json, which keeps each value's own text, because it has more than 16 levels",
+                    "is json (the text of each value is kept): it has more than 16 levels",
                 )
             }
             ValueShape::List(items) => match kind.add_list() {

@@ -37,8 +37,8 @@ impl ValueKind {
             (Self::List(_) | Self::Struct(_), _) => {
                 *self = Self::Json;
                 Some(
-                    "is json, which keeps each value's own text, because it holds a plain value here, and \
-                     something else before",
+                    "is json (the text of each value is kept): it holds a plain value here, and another kind \
+                     of value before",
                 )
             }
             (known, new) if discriminant(known) == discriminant(&new) => None,
@@ -57,8 +57,8 @@ impl ValueKind {
             _ => {
                 *self = Self::Json;
                 return Err(Some(
-                    "is json, which keeps each value's own text, because it holds a list here, and \
-                     something else before",
+                    "is json (the text of each value is kept): it holds a list here, and another kind \
+                     of value before",
                 ));
             }
         }
@@ -73,8 +73,8 @@ impl ValueKind {
             _ => {
                 *self = Self::Json;
                 return Err(Some(
-                    "is json, which keeps each value's own text, because it holds an object here, and \
-                     something else before",
+                    "is json (the text of each value is kept): it holds an object here, and another kind \
+                     of value before",
                 ));
             }
         }
@@ -168,18 +168,18 @@ impl NumberKind {
     fn why_text(&self) -> &'static str {
         match self.has_fraction {
             true if self.rounds_fraction => {
-                "is string, which keeps all digits, because it holds numbers with more digits than \
+                "is string (all digits are kept): it holds numbers with more digits than \
                  float64 keeps"
             }
             true => {
-                "is string, which keeps all digits, because it holds fractions, and whole numbers that \
+                "is string (all digits are kept): it holds fractions, and whole numbers that \
                  float64 would round"
             }
             false if self.exceeds_both => {
-                "is string, which keeps all digits, because it holds whole numbers of more than 64 bits"
+                "is string (all digits are kept): it holds whole numbers of more than 64 bits"
             }
             false => {
-                "is string, which keeps all digits, because it holds negative numbers, and others beyond \
+                "is string (all digits are kept): it holds negative numbers, and others beyond \
                  int64"
             }
         }

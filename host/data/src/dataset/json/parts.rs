@@ -90,7 +90,8 @@ impl PartTarget {
         }
     }
 
-    /// Collects the keys in a value that have no column, such as `a.b`, until `names` holds `max_names`.
+    /// Collects those keys of a value, such as `a.b`, for which there is no column. Stops when `names` holds
+    /// `max_names`.
     /// `path` is the name of the value. Returns whether there are such keys.
     pub(super) fn collect_unknown(
         &self,

@@ -148,7 +148,7 @@ fn values_that_fit_no_type_are_json() {
     let file =
         JsonFixture::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
     let (schema, doubts) = file.infer();
-    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, because it holds a plain value here, and something else before: t.jsonl, about line 2");
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json (the text of each value is kept): it holds a plain value here, and another kind of value before: t.jsonl, about line 2");
     assert_snapshot!(file.describe(&schema), @r#"
     {"a":"[1]"}
     {"a":"2"}
@@ -160,7 +160,7 @@ fn values_that_fit_no_type_are_json() {
     assert_eq!(JsonFixture::new(deep(16)).infer().0.fields().len(), 1);
     let (schema, doubts) = JsonFixture::new(deep(17)).infer();
     assert!(is_json(schema.field(0)), "{schema}");
-    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, because it has more than 16 levels: t.jsonl, about line 1");
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json (the text of each value is kept): it has more than 16 levels: t.jsonl, about line 1");
     let file = JsonFixture::new(deep(100_000));
     assert_eq!(
         file.describe(&file.infer().0),

@@ -25,8 +25,8 @@ pub struct TableReader {
     data_schema: SchemaRef,
     /// The format of the files' paths. The last columns come from the paths.
     path: Option<PartitionFormat>,
-    /// All columns. `picked` has the indexes of the columns that the guest receives. `None` if it
-    /// receives all.
+    /// All columns. `picked` has the indexes of the columns that the guest receives. It is `None` if the
+    /// guest receives all.
     all: SchemaRef,
     picked: Option<Vec<usize>>,
     /// The columns that the guest receives.

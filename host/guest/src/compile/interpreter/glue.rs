@@ -64,7 +64,8 @@ const REQUESTS: &str = r#"
 /// The request number of the first host function.
 const FIRST_HOST_FUNCTION: usize = 16;
 
-/// The exported functions of a prepared interpreter. `INIT`, `RUN` and `STOP` are texts of up to eight bytes.
+/// The exported functions of a prepared interpreter. `INIT`, `RUN` and `STOP` stand for texts of up to
+/// eight bytes.
 const EXPORTS: &str = r#"
   ;; Runs a text of up to eight bytes.
   (func $enter (param $text i64) (param $bytes i32) (result i32)

@@ -4,8 +4,8 @@
 use super::*;
 use crate::compile::CompileError;
 
-/// A tag with a number, a table for exceptions, and functions that throw, that throw and catch, and that keep
-/// what they caught.
+/// A tag with a number, a table for exceptions, and three functions: the first throws, the second throws and
+/// catches, and the third returns the exception that it caught.
 const THROWS: &str = r#"
     (tag $e (param i32))
     (table $kept 1 exnref)
@@ -64,7 +64,7 @@ fn an_exception_that_nothing_catches_ends_the_call() {
     insta::assert_snapshot!(failure.message, @"the entry script threw an exception in run and did not catch it. Have it catch the exception and return an error");
 }
 
-/// A guest that calls the host and then throws, and that catches every exception of both.
+/// A guest that makes this call to the host and then throws, in a block that catches every exception.
 fn catching(call: &str) -> String {
     format!(
         r#"(import "sandmill:entry/host@0.2.0" "read" (func $read (param i32 i32 i32)))

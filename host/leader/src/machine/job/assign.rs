@@ -48,8 +48,8 @@ impl JobMachine {
             if let Some(node) = self.nodes.get_mut(&id) {
                 node.standing.loads_one();
             }
-            // The node chooses the worker for a retry. Only the node's answer shows whether another worker
-            // still waits for a decision, so grant nothing more before the answer.
+            // The node chooses the worker for a retry. Only its answer shows whether one of its workers still
+            // waits for a decision of the leader. So grant nothing more before the answer.
             if retry.is_some() {
                 break;
             }
@@ -108,7 +108,7 @@ impl JobMachine {
         assignment
     }
 
-    /// Tells workers that wait after a failed attempt to continue, if they got no retry.
+    /// Lets workers continue that have reported a failed attempt, now wait, and got no retry.
     fn let_workers_continue(&mut self) {
         let waits = |node: &JobNode| node.has_answered() && node.standing.awaits_decision.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));
@@ -117,7 +117,7 @@ impl JobMachine {
         }
     }
 
-    /// Whether the leader may pause, because probably no worker waits for its decision.
+    /// Whether the leader may pause: probably no worker waits for a decision of the leader.
     pub fn awaits_no_decision(&self) -> bool {
         self.now >= self.no_pause_until && !self.queue.has_retries()
     }

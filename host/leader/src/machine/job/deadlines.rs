@@ -37,8 +37,8 @@ impl JobMachine {
             .min()
     }
 
-    /// Rule I3: the time at which the job fails if every worker is still inside `init`. It counts
-    /// from the moment at which the last worker entered `init`. `None` if a worker is past `init`.
+    /// Rule I3: the time at which the job fails if every worker is still inside `init`. The time-out
+    /// begins when the last worker enters `init`. `None` if a worker is past `init`.
     fn init_deadline(&self) -> Option<Duration> {
         if self.ending.is_some() || self.is_one_past_init() {
             return None;

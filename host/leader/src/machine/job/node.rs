@@ -11,7 +11,7 @@ pub(super) struct JobNode {
     /// The state of the node's workers, as last reported. Mini-batches that were granted since then are
     /// already subtracted from the number of idle workers.
     pub(super) standing: WorkersStanding,
-    /// When the last worker entered `init`, of the workers that are still inside it.
+    /// When a worker last entered `init`. Only workers that are still inside `init` count.
     pub(super) last_start: Option<Duration>,
     /// How many orders that grant attempts were sent to this node.
     pub(super) grants: u64,

@@ -49,7 +49,7 @@ impl SimulatedWorld {
         }
         let most = self.policy.workers as usize;
         assert!(live <= most, "{live} workers live");
-        // As many workers are alive as are wanted, or there is a reason why there are fewer.
+        // There are as many live workers as wanted, or there is a reason for fewer.
         let has_reason = self.starts_left(true) <= 0 || self.now < self.paused_until;
         let missing = most.min(self.open).saturating_sub(occupied);
         assert!(

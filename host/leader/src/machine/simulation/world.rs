@@ -256,7 +256,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Whether a killed worker delivers the result that it was working on, while the job is still running.
+    /// Whether the message is the result that a killed worker was working on. False once the job has ended.
     fn is_late(&mut self, message: &MachineMessage) -> bool {
         let MachineMessage::Finished(id, report) = message else { return false };
         let worker = self.workers.get_mut(id).expect("a worker that has not exited");

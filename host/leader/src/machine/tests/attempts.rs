@@ -218,7 +218,7 @@ fn a_failed_allocation_is_reported_as_out_of_memory() {
     };
     let reported = failure("memory allocation of 8388608 bytes failed\n");
     assert_eq!(reported.kind, FailureKind::OutOfMemory);
-    insta::assert_snapshot!(reported.message, @"the worker process exited with returncode -6 inside run; it reached its memory limit, because a mini-batch is too large or a model needs more memory than its file has bytes: make mini_batch_size smaller, or raise limits.memory or limits.tensors, from which the limit is computed");
+    insta::assert_snapshot!(reported.message, @"the worker process exited with returncode -6 inside run; it reached its memory limit. Either a mini-batch is too large, or a model needs more memory than the size of its file: make mini_batch_size smaller, or raise limits.memory or limits.tensors, from which the limit is computed");
     assert_eq!(failure("stack overflow").kind, FailureKind::WorkerDied);
 }
 

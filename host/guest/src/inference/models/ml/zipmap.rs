@@ -1,5 +1,5 @@
 //! `ZipMap`, which scikit-learn's exporter puts at the end of a classifier. Its output is a list
-//! that has one map for each row, from labels to scores. No tensor can represent this list. The
+//! with one map for each row. The map gives the score of each label. No tensor can represent this list. The
 //! scores themselves are a tensor, so we replace the list by the scores.
 
 use crate::inference::models::onnx_facts::attribute;
