@@ -148,6 +148,18 @@ fn the_runtime_follows_from_the_imports() {
     "#);
 }
 
+/// The processes that run scripts have other current folders than the command, and refuse links.
+#[test]
+fn the_path_of_the_cache_may_be_relative_and_have_links() {
+    if !is_installed() {
+        return;
+    }
+    let script = "import numpy\ndef run(mini_batch):\n    return [len(mini_batch)]\n";
+    let job = files(script).file("in/a.txt", "").env("SANDMILL_CACHE_DIR", "cache");
+    std::os::unix::fs::symlink(cache(), job.dir().join("cache")).expect("links");
+    assert_eq!(job.run(&[]).exits_with(0).output(), "1\n");
+}
+
 /// A script passes arrays to models, and gets arrays. The host runs the models, outside the script's sandbox.
 #[test]
 fn models_take_and_return_arrays() {
