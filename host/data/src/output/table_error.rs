@@ -137,8 +137,8 @@ pub enum FinishError {
     #[error("the file of appended rows cannot be read: {0}")]
     Read(#[from] AppendedRowsError),
     /// The file cannot be written.
-    #[error("{0}")]
-    Write(#[source] WriteError),
+    #[error(transparent)]
+    Write(WriteError),
 }
 
 /// What is wrong with the appended rows.

@@ -113,11 +113,9 @@ pub fn find(
 /// A runtime in a folder, if it is complete.
 pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed> {
     let component = folder.join(file_name(runtime));
-    let library = match library_name(runtime) {
-        // Processes with other current folders open the library, and refuse links in its path.
-        Some(name) => Some(folder.join(name).canonicalize().ok()?),
-        None => None,
-    };
+    // Processes with other current folders open the library, and refuse links in its path.
+    let library =
+        library_name(runtime).map(|name| folder.join(name).canonicalize()).transpose().ok()?;
     let is_complete = |library: &PathBuf| library.join(STANDARD_LIBRARY).is_file();
     let has_all_files = component.is_file() && library.as_ref().is_none_or(is_complete);
     has_all_files.then_some(Installed { component, library })
