@@ -13,7 +13,7 @@
 use super::claim_error::ClaimError;
 use super::folder_lock::FolderLock;
 use super::job_state::{
-    JobFile, JobState, StartedBy, new_id, new_mark, output_size, sync_name, temporary,
+    JobFile, JobStanding, JobState, StartedBy, new_id, new_mark, output_size, sync_name, temporary,
 };
 use super::reserve::Reserve;
 use crate::fail_point;
@@ -105,6 +105,12 @@ impl Claim {
         self.state.times_resumed > 0
     }
 
+    /// What `job.json` says, for the commit log.
+    pub(super) fn state(&self) -> serde_json::Value {
+        // Plain data always serialises. If it did not, no other machine could continue the job.
+        serde_json::to_value(&self.state).unwrap_or_default()
+    }
+
     /// Syncs the folder of the new state file, so that the file's name is durable. [`JobDirLock::begin`] does
     /// not do this in a directory without an earlier run: the caller must call `sync` before it creates the
     /// journal.
@@ -137,6 +143,11 @@ impl Claim {
                 return written;
             }
         }
+    }
+
+    /// Whether [`undo`](Self::undo) removes the directory.
+    pub(super) fn is_new(&self) -> bool {
+        matches!(self.before, Some(Before::Nothing { .. }))
     }
 
     /// Reverts the claim of a job that never began: removes a directory that was new, and restores the state
@@ -206,6 +217,37 @@ impl JobDirLock {
         self.earlier.as_ref()
     }
 
+    /// The directory's path without links.
+    pub(super) fn root(&self) -> PathBuf {
+        self.root.clone()
+    }
+
+    /// Makes the directory that of an interrupted job, which another job directory held before. `state` is
+    /// what `job.json` said there.
+    pub(super) fn restore(&mut self, state: JobState) -> Result<(), ClaimError> {
+        self.make_private()?;
+        state.write(&self.job_dir.state_file())?;
+        if !state.mark.is_empty() {
+            self.mark.clone_from(&state.mark);
+        }
+        self.earlier = Some(state);
+        Ok(())
+    }
+
+    /// Says what an earlier run made that another job directory held. This run is about to remove it.
+    pub(super) fn know_earlier(&mut self, state: JobState) {
+        self.earlier = Some(state);
+    }
+
+    /// Says that the earlier run is not completed, because another job directory has continued it.
+    pub(super) fn reopen(&mut self) {
+        if let Some(earlier) = &mut self.earlier
+            && earlier.status == JobStanding::Completed
+        {
+            earlier.status = JobStanding::Running;
+        }
+    }
+
     /// Unlocks the directory of a refused job, and removes the folders that this process created.
     pub(super) fn give_up(self) {
         self.lock.remove_file();
@@ -262,9 +304,14 @@ impl JobDirLock {
         })
     }
 
-    /// Begins the job, and removes what an earlier run of it made. If the output folder cannot be
-    /// used, this changes nothing, except that it may create missing folders.
-    pub(super) fn begin(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
+    /// Begins the job, and removes what an earlier run of it made. Calls `supersede` with the id of this run
+    /// before anything is removed. If the output folder cannot be used, this changes nothing, except that it
+    /// may create missing folders.
+    pub(super) fn begin(
+        self,
+        job_file: Option<JobFile>,
+        supersede: &mut dyn FnMut(&str) -> Result<(), ClaimError>,
+    ) -> Result<Claim, ClaimError> {
         let output_lock = self.lock_output_folder(true)?;
         self.make_private()?;
         let started = Timestamp::now();
@@ -273,10 +320,14 @@ impl JobDirLock {
         let state_file = self.job_dir.state_file();
         state.write_without_folder_sync(&state_file)?;
         fail_point::pass("job-claimed");
-        if let Some(earlier) = &self.earlier {
+        if self.earlier.is_some() {
             // Write the state before the removal. If the removal is interrupted, the directory then holds an
             // unfinished job, not a finished job whose results are missing.
             sync_name(&state_file)?;
+        }
+        supersede(&state.id)?;
+        fail_point::pass("earlier-run-superseded");
+        if let Some(earlier) = &self.earlier {
             remove_run(&self.job_dir, &self.root, earlier, &self.output)?;
             fail_point::pass("earlier-run-removed");
         }

@@ -1,5 +1,6 @@
 //! Errors of claiming a job directory. The texts are shown to users.
 
+use crate::journal::JournalError;
 use crate::model::is_full;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -126,6 +127,122 @@ pub enum ClaimError {
     /// The path leads to something other than a folder.
     #[error("{} is not a folder: name an empty or new one", .0.display())]
     NotAFolder(PathBuf),
+    /// The job store's folder is missing.
+    #[error("job_store: there is no folder {}: make it, or mount the shared folder on this machine", .0.display())]
+    NoJobStore(PathBuf),
+    /// The job's folder in the job store belongs to another user, or other users can write to it.
+    #[error(
+        "job_store: the commit log in {} cannot be trusted: {why}; name another folder for job_store, or give \
+         the job another name",
+        folder.display()
+    )]
+    StoreNotOwn {
+        /// The job's folder.
+        folder: PathBuf,
+        /// What is wrong, as a clause.
+        why: String,
+    },
+    /// The job store has the log of another job with the same name.
+    #[error(
+        "the job store already has a job '{name}', with the output folder {} (its commit log is in {}): give \
+         this job another name or another job_store",
+        output.display(), store.display()
+    )]
+    StoreTaken {
+        /// The name of both jobs.
+        name: String,
+        /// The output folder of the other job.
+        output: PathBuf,
+        /// The folder of the job in the store.
+        store: PathBuf,
+    },
+    /// The job was completed in another job directory.
+    #[error(
+        "job '{name}' was completed from another job directory, and its results went to {} (its commit log is \
+         in {}): use --overwrite to run it again",
+        output.display(), store.display()
+    )]
+    FinishedElsewhere {
+        /// The job.
+        name: String,
+        /// The output folder.
+        output: PathBuf,
+        /// The folder of the job in the store.
+        store: PathBuf,
+    },
+    /// The commit log of the run in the job directory has ended, and no other run has begun since.
+    #[error(
+        "the run in {} no longer counts: its commit log in {} was ended, by a run with --overwrite that was \
+         interrupted, or because the job did not begin; run the job again with --overwrite",
+        dir.display(), store.display()
+    )]
+    StartedOver {
+        /// The job directory.
+        dir: PathBuf,
+        /// The folder of the job in the store.
+        store: PathBuf,
+    },
+    /// This version cannot read the job's state in the commit log.
+    #[error(
+        "the commit log in {} cannot be understood ({what}): use the version of sandmill that wrote it",
+        store.display()
+    )]
+    UnknownStateInLog {
+        /// The folder of the job in the store.
+        store: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The job store failed.
+    #[error(transparent)]
+    JobStore(#[from] JournalError),
+    /// The output folder and the job's folder in the job store contain each other.
+    #[error(
+        "the output folder {} and the job's folder in the job store, {}, are the same or in each other: name \
+         another folder for `output` or `job_store`",
+        output.display(), store.display()
+    )]
+    StoreInOutput {
+        /// The output folder.
+        output: PathBuf,
+        /// The folder of the job in the store.
+        store: PathBuf,
+    },
+    /// The job directory belongs to a job with a commit log, and the log is gone.
+    #[error(
+        "the job in {} has a commit log in the job store, and {} has none: restore the store, or start over \
+         with --overwrite",
+        dir.display(), store.display()
+    )]
+    LogGone {
+        /// The job directory.
+        dir: PathBuf,
+        /// The folder of the job in the store.
+        store: PathBuf,
+    },
+    /// The job directory and the job store hold different runs of the job.
+    #[error(
+        "{} holds run {local} of the job, and the job store {} holds run {found}: to continue run {found} here, \
+         name an empty folder with --job-dir; to start over, use --overwrite",
+        dir.display(), store.display()
+    )]
+    OtherRun {
+        /// The job directory.
+        dir: PathBuf,
+        /// The folder of the job in the store.
+        store: PathBuf,
+        /// The id of the run in the job directory.
+        local: String,
+        /// The id of the run in the store.
+        found: String,
+    },
+    /// The job has a commit log, and the job file names no store.
+    #[error(
+        "the job in {} has a commit log in a job store, and the job file no longer names one: set job_store \
+         again, also to start over with --overwrite",
+        .0.display()
+    )]
+    StoreNotNamed(PathBuf),
     /// The output folder contains the job directory, or is one of the job directory's own folders.
     #[error(
         "the output folder {} contains the job directory {}, or is one of the job directory's own \

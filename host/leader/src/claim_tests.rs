@@ -54,7 +54,8 @@ impl ClaimFixture {
 }
 
 fn claim(job: &JobDir, name: &str, output: Option<&Path>) -> Result<Claim, ClaimError> {
-    lock_job_dir(job, ClaimRequest { name, output, output_file: Some("rows.csv") })?.begin(None)
+    lock_job_dir(job, ClaimRequest { name, output, output_file: Some("rows.csv") })?
+        .begin(None, &mut |_| Ok(()))
 }
 
 fn result(status: JobStatus) -> JobResult {
@@ -385,7 +386,7 @@ fn a_mark_is_known_before_anything_changes() {
     let held = fixture.lock(None).unwrap();
     let mark = held.mark().to_owned();
     assert!(!held.was_unmarked());
-    fixture.end(held.begin(None), JobStatus::Completed);
+    fixture.end(held.begin(None, &mut |_| Ok(())), JobStatus::Completed);
     assert_eq!(fixture.state().mark, mark);
     let held = fixture.lock(None).unwrap();
     assert_eq!((held.mark(), held.was_unmarked()), (mark.as_str(), false));

@@ -8,6 +8,7 @@ use super::commit::{
 use super::control::Control;
 use super::intake::PlanIntake;
 use super::job::PreparedJob;
+use super::job_store::{JobStore, undo};
 use super::machine::{JobAction, JobMachine, JobMessage, LocalJob, LocalOutcome};
 use super::nodes::{JobOnNode, RunningNode};
 use super::peak::peak_of_children;
@@ -70,6 +71,8 @@ struct Driver<'a, R> {
     local_job: LocalJob<R>,
     committer: Committer,
     claim: Claim,
+    /// The job's store, if it has one.
+    store: Option<JobStore>,
     /// The job's own folder for copies, in its parent.
     parent: Option<PathBuf>,
     job_dir: JobDir,
@@ -108,7 +111,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Err(error) => {
                 // The error already describes the disk's problem. If `undo` fails too, the next run finds an
                 // interrupted job and resumes it.
-                let _ = job.claim.undo();
+                let _ = undo(&job.claim, job.store.as_ref());
                 return Err(error);
             }
         };
@@ -130,6 +133,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             local_job: LocalJob::new(machine, node),
             committer,
             claim: job.claim,
+            store: job.store,
             parent: job.parent,
             job_dir: job.job_dir,
             intake,
@@ -414,7 +418,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.emit(EventKind::JobFinished { result: Box::new(result.clone()) });
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
-            self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
+            undo(&self.claim, self.store.as_ref()).map_err(|e| EngineError(e.to_string()))?;
             // If the removal fails, the next run reports the folder as another job's, because the
             // next run has another mark.
             let _ = self.parent.as_deref().map(remove_tree);

@@ -55,6 +55,8 @@ pub(super) fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, Str
         // Where files are copied after all rows are written.
         upload: _,
         parent: _,
+        // Where the job records what is committed.
+        job_store: _,
         // The resources that compute, and their time limits (docs/parallel-run-step.md C25).
         process_count: _,
         gpus: _,

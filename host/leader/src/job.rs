@@ -1,10 +1,12 @@
 //! A job that is ready to run, or whose earlier result is reused.
 
 use super::Claim;
+use super::job_store::JobStore;
 use crate::journal::Journal;
 use crate::model::{JobDir, JobResult, Source};
 use crate::spec::JobSpec;
 use jiff::Timestamp;
+use sandmill_commit_log::CommitLog;
 use std::path::PathBuf;
 
 /// The outcome of preparing a job on a node.
@@ -41,6 +43,8 @@ pub struct PreparedJob<N> {
     pub(super) unreadable: Vec<(u32, String)>,
     /// Notices for the user from the preparation of the job, in addition to those of `spec`.
     pub(super) notices: Vec<String>,
+    /// The job's store, if it has one.
+    pub(super) store: Option<JobStore>,
     /// What the node holds for the job.
     pub(super) node: N,
 }
@@ -70,4 +74,6 @@ pub(super) struct ResumedJob {
     /// Files that the earlier run could not read. See
     /// [`PlanOptions::retried_files`](crate::protocol::node::PlanOptions::retried_files).
     pub(super) unreadable: Vec<(u32, String)>,
+    /// The commit log to continue, if the job's store has one.
+    pub(super) log: Option<CommitLog>,
 }

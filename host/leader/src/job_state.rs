@@ -191,16 +191,22 @@ impl JobState {
         let unknown = |what: String| ClaimError::UnknownState { path: path.to_owned(), what };
         let value: serde_json::Value =
             serde_json::from_str(&text).map_err(|e| unknown(e.to_string()))?;
+        Self::parse(value).map(Some).map_err(unknown)
+    }
+
+    /// Reads the content of a state file. The error says what is wrong with it.
+    pub(super) fn parse(value: serde_json::Value) -> Result<Self, String> {
         // Check the version first: other versions may have other fields.
         match value.get("version").and_then(serde_json::Value::as_u64) {
             Some(version) if version == u64::from(STATE_VERSION) => {}
             Some(version) => {
-                let what = format!("its version is {version}, this program knows {STATE_VERSION}");
-                return Err(unknown(what));
+                return Err(format!(
+                    "its version is {version}, this program knows {STATE_VERSION}"
+                ));
             }
-            None => return Err(unknown("it has no version".into())),
+            None => return Err("it has no version".into()),
         }
-        serde_json::from_value(value).map(Some).map_err(|e| unknown(e.to_string()))
+        serde_json::from_value(value).map_err(|e| e.to_string())
     }
 
     /// Replaces the file atomically, so that a reader never sees half of it.

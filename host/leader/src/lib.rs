@@ -2,12 +2,14 @@
 //! clock and the node. A node is a computer that runs jobs. The leader reaches nodes only through the traits
 //! in `nodes`, and does not parse the content of guests or input files.
 //!
-//! This crate uses `model`, `files`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no
+//! This crate uses `model`, `files`, `commit_log`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no
 //! TLS. Only `sandmill` and the fuzz targets use it.
 //!
 //! - `prepare` makes a job ready to run, and asks the node to find and check what the job needs.
 //! - `claim` decides which job owns a job directory, and `reserve` reserves disk space to record
 //!   the job's end.
+//! - `job_store` connects a job to its commit log, from which another machine can continue the job.
+//!   `stored_jobs` lists and removes the logs in a store.
 //! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
 //!   `differences` compares them with those of the earlier run, and `verify` does the same for its
 //!   inputs. These modules do not know how a node is built.
@@ -36,6 +38,7 @@ mod identity;
 mod intake;
 mod job;
 mod job_state;
+mod job_store;
 pub mod journal;
 pub mod machine;
 mod nodes;
@@ -49,6 +52,7 @@ mod resume;
 mod settings_in_force;
 mod spans;
 mod start;
+mod stored_jobs;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod verify;
@@ -66,7 +70,9 @@ pub use nodes::{JobOnNode, NodeHandle, RunningNode};
 pub use options::LeaderOptions;
 pub use prepare::prepare;
 pub use prepare_error::PreparationError;
+pub use sandmill_commit_log::{TrialError, try_folder};
 pub use settings_in_force::RUNS_AS_ROOT;
+pub use stored_jobs::{StoredJob, stored_jobs};
 
 use sandmill_files::{self as files, opening};
 use sandmill_model::{self as model, event, fail_point};

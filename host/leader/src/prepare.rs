@@ -2,9 +2,10 @@
 //! directory. The claim comes last, so that an earlier error leaves no trace.
 
 use super::ClaimError;
-use super::claim::{ClaimRequest, lock_job_dir, resolve};
+use super::claim::{ClaimRequest, JobDirLock, lock_job_dir, resolve};
 use super::job::PreparedOnNode;
 use super::job_state::JobState;
+use super::job_store::{JobStore, LocalRun};
 use super::nodes::{JobOnNode as _, NodeHandle};
 use super::options::LeaderOptions;
 use super::prepare_error::PreparationError;
@@ -35,8 +36,23 @@ pub fn prepare<N: NodeHandle>(
     let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
     let wanted = ClaimRequest { name: &spec.name, output: request.output.as_deref(), output_file };
-    let held = lock_job_dir(&job_dir, wanted)?;
-    let mut ready = ReadyToResume { spec, found, node, job_dir, parent: request.parent };
+    let mut held = lock_job_dir(&job_dir, wanted)?;
+    let store = request.job_store.as_deref();
+    let store = store.map(|store| open_store(store, &spec, options.reuse, &held)).transpose()?;
+    let log = match &store {
+        Some(store) if options.overwrite => {
+            store.check_overwrite(&mut held, &job_dir)?;
+            None
+        }
+        Some(store) => store.catch_up(&mut held, &job_dir, say)?,
+        None if options.overwrite => {
+            refuse_to_leave_log(&job_dir)?;
+            None
+        }
+        None => None,
+    };
+    let mut ready =
+        ReadyToResume { spec, found, node, job_dir, parent: request.parent, store, log };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
             ready.node.await_objects(say);
@@ -44,6 +60,32 @@ pub fn prepare<N: NodeHandle>(
         }
         _ => ready.begin(held, options, say),
     }
+}
+
+/// Refuses to start a job over without the store that has its log: another machine would continue the log.
+fn refuse_to_leave_log(job_dir: &JobDir) -> Result<(), ClaimError> {
+    // A journal that cannot be read is removed, as always.
+    match LocalRun::read(job_dir) {
+        Ok(Some(local)) if local.has_log => {
+            Err(ClaimError::StoreNotNamed(job_dir.root().to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Opens the job's store. Neither the store nor the output folder may be in the other one.
+fn open_store(
+    folder: &Path,
+    spec: &JobSpec,
+    reuse: bool,
+    held: &JobDirLock,
+) -> Result<JobStore, ClaimError> {
+    let store = folder.join(&spec.name);
+    let output = held.output();
+    if output.starts_with(&store) || store.starts_with(output) {
+        return Err(ClaimError::StoreInOutput { output: output.to_owned(), store });
+    }
+    JobStore::open(folder, spec, reuse)
 }
 
 /// If an earlier version of Sandmill began the job in this directory, the output file keeps the
@@ -68,6 +110,7 @@ fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareReq
     Ok(PrepareRequest {
         output: spec.output.as_deref().map(resolve).transpose()?,
         parent: spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?,
+        job_store: spec.job_store.as_deref().map(resolve).transpose()?,
         job_dir: resolve(&absolute(&options.job_dir))?,
         job_file: options.job_file.as_ref().map(|file| file.path.clone()),
         begins: options.overwrite || !JobDir::new(&options.job_dir).state_file().exists(),

@@ -4,16 +4,18 @@ use super::claim::JobDirLock;
 use super::differences::differences;
 use super::identity::settings;
 use super::job::{PreparedJob, PreparedOnNode, ResumedJob, Reused};
-use super::job_state::{JobFile, JobStanding, JobState, StartedBy};
+use super::job_state::{JobStanding, JobState, StartedBy};
+use super::job_store::JobStore;
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
 use super::prepare_error::PreparationError;
 use super::verify::{Comparison, InputsChanged, RecordedPlan};
-use super::{Claim, ClaimError, parent};
+use super::{ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobStatus};
 use crate::protocol::node::{self, InspectRequest, PlanOptions};
 use crate::spec::JobSpec;
+use sandmill_commit_log::CommitLog;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -28,13 +30,23 @@ pub(super) struct ReadyToResume<N> {
     pub(super) job_dir: JobDir,
     /// The parent's folder, without links.
     pub(super) parent: Option<PathBuf>,
+    /// The job's store, if it has one.
+    pub(super) store: Option<JobStore>,
+    /// The commit log to continue, if the store has one.
+    pub(super) log: Option<CommitLog>,
 }
 
 /// The result of preparing a job on this kind of node.
 type PreparationResult<N> = Result<PreparedOnNode<N>, PreparationError<<N as JobOnNode>::Error>>;
 
-/// The function that claims a locked job directory: to start over, or to resume.
-type ClaimHeld = fn(JobDirLock, Option<JobFile>) -> Result<Claim, ClaimError>;
+/// How a job starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobStart {
+    /// From the beginning.
+    Begin,
+    /// From what an earlier run left.
+    Resume,
+}
 
 impl<N: JobOnNode> ReadyToResume<N> {
     /// Begins the job in a directory without a job, or starts it over.
@@ -45,7 +57,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         say: &mut dyn FnMut(&str),
     ) -> PreparationResult<N> {
         let settings = settings(&self.spec, &self.found);
-        self.complete(options, say, settings, None, (held, JobDirLock::begin))
+        self.complete(options, say, settings, None, (held, JobStart::Begin))
     }
 
     /// Completes the preparation. Claims the job directory last.
@@ -55,7 +67,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
         resumed: Option<ResumedJob>,
-        (held, claim): (JobDirLock, ClaimHeld),
+        (held, start): (JobDirLock, JobStart),
     ) -> PreparationResult<N> {
         let mut notices = options.notices.clone();
         notices.append(&mut self.found.notices);
@@ -76,10 +88,18 @@ impl<N: JobOnNode> ReadyToResume<N> {
             command: options.command.clone(),
             policy: options.policy.clone(),
         });
-        let claim = claim(held, options.job_file.clone()).inspect_err(|_| {
+        let job_file = options.job_file.clone();
+        let claim = match (start, &self.store) {
+            (JobStart::Resume, _) => held.resume(job_file),
+            (JobStart::Begin, None) => held.begin(job_file, &mut |_| Ok(())),
+            (JobStart::Begin, Some(store)) => {
+                held.begin(job_file, &mut |id| Ok(store.supersede(id)?))
+            }
+        };
+        let claim = claim.inspect_err(|_| {
             parent.as_deref().map(parent::give_back);
         })?;
-        let Self { spec, found, node, job_dir, .. } = self;
+        let Self { spec, found, node, job_dir, store, .. } = self;
         let node::NodeFindings { sources, component, runtime, .. } = found;
         let unreadable =
             resumed.as_ref().map(|resumed| resumed.unreadable.clone()).unwrap_or_default();
@@ -95,6 +115,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             resumed,
             unreadable,
             notices,
+            store,
             node,
         };
         Ok(PreparedOnNode::Job(Box::new(job)))
@@ -144,6 +165,9 @@ impl<N: JobOnNode> ReadyToResume<N> {
             ));
             return self.begin(held, options, say);
         };
+        if self.store.is_none() && journal.log_position()?.is_some() {
+            return Err(ClaimError::StoreNotNamed(self.job_dir.root().to_owned()).into());
+        }
         let recorded = RecordedPlan::without_unreadable(&journal)?;
         let unreadable = recorded.unreadable();
         match self.check(&held, &journal, recorded) {
@@ -175,11 +199,15 @@ impl<N: JobOnNode> ReadyToResume<N> {
         // A leader may have been killed after it recorded the failure in the journal, and before it wrote
         // `job.json`. The journal keeps the status until the failed mini-batches are removed from it, even if
         // that takes several runs.
-        let retry_failed =
-            earlier.status == JobStanding::Failed || journal.finished()? == Some(JobStatus::Failed);
-        let resumed = Some(ResumedJob { journal, retry_failed, unreadable });
+        let retry_failed = match journal.finished()? {
+            Some(JobStatus::Failed) => true,
+            // Another job directory has completed the job since.
+            Some(JobStatus::Completed) => false,
+            Some(JobStatus::Cancelled) | None => earlier.status == JobStanding::Failed,
+        };
+        let resumed = Some(ResumedJob { journal, retry_failed, unreadable, log: self.log.take() });
         // The journal already has the settings.
-        self.complete(options, say, Vec::new(), resumed, (held, JobDirLock::resume))
+        self.complete(options, say, Vec::new(), resumed, (held, JobStart::Resume))
     }
 
     /// Reuses the result of a completed run, if this run would have the same result

@@ -3,14 +3,14 @@
 use super::EngineError;
 use super::commit::{
     CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, OutputConversion, Success,
-    WorkerFolders, worker_of,
+    WorkerFolders, note_unpublished, worker_of,
 };
 use super::job::{PreparedJob, ResumedJob};
 use super::machine::SettledMiniBatch;
 use super::nodes::{JobOnNode, RunningNode};
 use crate::event::Resumed;
 use crate::fail_point;
-use crate::journal::{JobIdentity, Journal};
+use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{OutputAction, Restored};
 use crate::protocol::node::PlanOptions;
 use std::panic::resume_unwind;
@@ -71,18 +71,31 @@ fn start_committer<N: JobOnNode>(
     job: &mut PreparedJob<N>,
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
-    let (journal, retry_failed) = match job.resumed.take() {
-        Some(ResumedJob { journal, retry_failed, .. }) => {
+    let failed = |error: JournalError| EngineError(error.to_string());
+    let (mut journal, retry_failed, log) = match job.resumed.take() {
+        Some(ResumedJob { journal, retry_failed, log, .. }) => {
             settle_workers(job);
-            (journal, retry_failed)
+            (journal, retry_failed, log)
         }
         None => {
             job.claim.sync().map_err(|e| EngineError(e.to_string()))?;
             let journal = Journal::create(&job.job_dir.journal(), &identity(job));
             fail_point::pass("journal-made");
-            (journal.map_err(|e| EngineError(e.to_string()))?, false)
+            (journal.map_err(failed)?, false, None)
         }
     };
+    let led = match (&job.store, log) {
+        (Some(_), Some(log)) => journal.lead(log, job.claim.state()),
+        (Some(store), None) => {
+            // A job that has begun without a store gets one now.
+            let folders = WorkerFolders::ThisMachine(job.job_dir.clone());
+            note_unpublished(&mut journal, &folders).map_err(failed)?;
+            store.begin(&mut journal, job.claim.state())
+        }
+        (None, _) => Ok(()),
+    };
+    led.map_err(failed)?;
+    fail_point::pass("log-led");
     Committer::start(commit_target(job), journal, retry_failed, replies)
         .map_err(|e| EngineError(e.to_string()))
 }

@@ -18,6 +18,10 @@ pub(super) fn refuse_overlap(
     if let Some(output) = &spec.output {
         written.push(("the output folder", utf8("the output folder", output)?));
     }
+    if let Some(store) = &spec.job_store {
+        // Other folders in the same store may hold inputs.
+        written.push(("the job store", utf8("the job store", &store.join(&spec.name))?));
+    }
     let refused = |reader: String, what, folder: &PathBuf, advice| {
         Err(NodeError::Overlap { reader, what, folder: folder.clone(), advice })
     };
@@ -26,6 +30,7 @@ pub(super) fn refuse_overlap(
             if source.root.starts_with(folder) || dataset::reaches(source, folder)? {
                 let advice = match *what {
                     "the output folder" => "name another folder for `output`",
+                    "the job store" => "name another folder for `job_store`",
                     _ => {
                         "choose another job directory with --job-dir, or narrow the input (e.g. data/*.png)"
                     }
@@ -41,6 +46,7 @@ pub(super) fn refuse_overlap(
             if shown.starts_with(folder) || folder.starts_with(&shown) {
                 let advice = match *what {
                     "the output folder" => "name another folder for `output`".to_owned(),
+                    "the job store" => "name another folder for `job_store`".to_owned(),
                     _ => format!(
                         "choose another job directory, {}",
                         option_beside(&shown, &spec.name)

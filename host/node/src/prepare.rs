@@ -45,7 +45,8 @@ pub fn prepare(
     let staged = stage(&spec, &options, say)?;
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);
-    let checked = real.apply_to(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
+    let mut checked = real.apply_to(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
+    checked.job_store.clone_from(&ask.job_store);
     options.policy.check(&checked, &staged.sources, Some(&job_dir))?;
     refuse_overlap(&spec, &staged, job_dir.root())?;
     let script = FoundScript::find(&spec, &options, &mut real, say)?;

@@ -28,7 +28,10 @@ pub fn with_real_paths(spec: &JobSpec, staged: &Staged) -> Result<JobSpec, NodeE
     let real = RealPaths::find(spec, staged)?;
     let output = spec.output.as_deref().map(resolve).transpose()?;
     let parent = spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?;
-    Ok(real.apply_to(spec, staged, output.as_deref(), parent.as_deref()))
+    let job_store = spec.job_store.as_deref().map(resolve).transpose()?;
+    let mut spec = real.apply_to(spec, staged, output.as_deref(), parent.as_deref());
+    spec.job_store = job_store;
+    Ok(spec)
 }
 
 impl RealPaths {

@@ -10,8 +10,8 @@ use super::raw::RawJob;
 use super::scope::Located;
 use super::templates::{self, TemplateNames};
 use super::{
-    inputs, limits, models, mounts, output, parent, prs_arguments, python, settings_file, times,
-    workers,
+    inputs, job_store, limits, models, mounts, output, parent, prs_arguments, python,
+    settings_file, times, workers,
 };
 use crate::model::{Mount, OutputAction, OutputFormat};
 use sandmill_files::c_sources;
@@ -70,6 +70,7 @@ pub(super) fn check(
         inference: models::settings(raw, defaults),
         output: raw.output.as_ref().and_then(|output| output::folder(output, location, report)),
         upload: raw.output.as_ref().and_then(|output| output::address(output, report)),
+        job_store: job_store::check(raw, location, report),
         own_arguments: script.arguments.len(),
         arguments: script.arguments,
         environment_variables: script.environment_variables,

@@ -75,6 +75,8 @@ pub struct JobSpec {
     pub partition_keys: Vec<String>,
     /// How rows are written.
     pub output_format: OutputFormat,
+    /// The folder that has the commit logs of jobs. Absolute. `None` if the job has no commit log.
+    pub job_store: Option<PathBuf>,
     /// Where copies of logs and metrics go (A6, A8). `None` if there are no copies.
     pub parent: Option<Parent>,
     /// Settings for the leader and the node, as the job file gives them.

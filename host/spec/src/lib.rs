@@ -35,6 +35,7 @@ mod given_settings;
 mod inputs;
 mod job;
 mod job_file_location;
+mod job_store;
 mod keys;
 mod lenient;
 mod limits;

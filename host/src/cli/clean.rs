@@ -1,13 +1,14 @@
-//! `sandmill clean`: removes the directories of jobs that ended long ago.
+//! `sandmill clean`: removes the directories of jobs that ended long ago, or their commit logs.
 
 use super::exit::{Exit, Problem};
 use super::jobs::{age, list_jobs};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::say;
 use super::terminal::{print, print_json};
-use crate::engine::JobHold;
+use crate::engine::{JobHold, StoredJob, stored_jobs};
 use crate::files::remove_tree;
-use crate::model::{ByteSize, JobDir, on_one_line};
+use crate::model::{ByteSize, JobDir, JobStatus, on_one_line};
+use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -22,6 +23,9 @@ const VERSION: u32 = 1;
 pub(super) struct CleanArguments {
     #[command(flatten)]
     root: RootArgument,
+    /// Removes the commit logs of jobs in this job store, instead of job directories.
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["root", "keep_output"])]
+    store: Option<PathBuf>,
     /// Only jobs that ended at least this long ago: a number of s, min, h or d, such as 30d.
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     older_than: i64,
@@ -55,24 +59,25 @@ fn parse_age(text: &str) -> Result<i64, String> {
     number.checked_mul(unit).ok_or_else(wrong)
 }
 
+/// A job that was removed, or would be removed with `--dry-run`.
+#[derive(Debug)]
+struct Removed {
+    job: String,
+    /// The removed folder.
+    dir: PathBuf,
+    state: CurrentState,
+    ended: Option<Timestamp>,
+    /// The bytes that were freed.
+    bytes: u64,
+}
+
 /// Removes the selected jobs, and prints what was removed.
 pub(super) fn clean(arguments: &CleanArguments) -> Result<Exit, Problem> {
     let now = Timestamp::now();
-    let mut removed = Vec::new();
-    let mut exit = Exit::Completed;
-    for job in list_jobs(&arguments.root.folder()?)? {
-        if !is_selected(&job, arguments, now) {
-            continue;
-        }
-        match remove(&job, arguments) {
-            Ok(Some(bytes)) => removed.push((job, bytes)),
-            Ok(None) => {}
-            Err(error) => {
-                say(&format!("error: {} cannot be removed: {error}", job.dir.display()));
-                exit = Exit::Failed;
-            }
-        }
-    }
+    let (removed, exit) = match &arguments.store {
+        Some(store) => clean_store(store, arguments, now)?,
+        None => clean_directories(arguments, now)?,
+    };
     if arguments.json {
         print_json(&as_json(&removed, arguments))?;
     } else {
@@ -81,15 +86,83 @@ pub(super) fn clean(arguments: &CleanArguments) -> Result<Exit, Problem> {
     Ok(exit)
 }
 
-fn is_selected(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bool {
-    let is_ended = match job.now {
+fn clean_directories(
+    arguments: &CleanArguments,
+    now: Timestamp,
+) -> Result<(Vec<Removed>, Exit), Problem> {
+    let mut removed = Vec::new();
+    let mut exit = Exit::Completed;
+    for job in list_jobs(&arguments.root.folder()?)? {
+        if !is_selected(job.now, job.ended(), arguments, now) {
+            continue;
+        }
+        match remove(&job, arguments) {
+            Ok(Some(bytes)) => {
+                let (state, ended) = (job.now, job.ended());
+                removed.push(Removed { job: job.state.name, dir: job.dir, state, ended, bytes });
+            }
+            Ok(None) => {}
+            Err(error) => {
+                say(&format!("error: {} cannot be removed: {error}", job.dir.display()));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok((removed, exit))
+}
+
+/// Removes the selected commit logs of a job store.
+fn clean_store(
+    store: &Path,
+    arguments: &CleanArguments,
+    now: Timestamp,
+) -> Result<(Vec<Removed>, Exit), Problem> {
+    let cannot = || format!("the job store {} cannot be read", store.display());
+    let (jobs, troubles) = stored_jobs(store).with_context(cannot).map_err(Problem::usage)?;
+    troubles.iter().for_each(|trouble| say(&format!("warning: skipped: {trouble}")));
+    let mut removed = Vec::new();
+    let mut exit = Exit::Completed;
+    for job in jobs {
+        let state = match job.status {
+            Some(JobStatus::Completed) => CurrentState::Completed,
+            Some(JobStatus::Failed) => CurrentState::Failed,
+            Some(JobStatus::Cancelled) => CurrentState::Cancelled,
+            None => CurrentState::Interrupted,
+        };
+        let ended = Some(job.last_record);
+        if !is_selected(state, ended, arguments, now) {
+            continue;
+        }
+        let bytes = size(&job.folder).unwrap_or_default();
+        match if arguments.dry_run { Ok(true) } else { job.remove() } {
+            Ok(true) => {
+                let StoredJob { name: job, folder: dir, .. } = job;
+                removed.push(Removed { job, dir, state, ended, bytes });
+            }
+            Ok(false) => {}
+            Err(error) => {
+                say(&format!("error: {} cannot be removed: {error}", job.folder.display()));
+                exit = Exit::Failed;
+            }
+        }
+    }
+    Ok((removed, exit))
+}
+
+fn is_selected(
+    state: CurrentState,
+    ended: Option<Timestamp>,
+    arguments: &CleanArguments,
+    now: Timestamp,
+) -> bool {
+    let is_ended = match state {
         CurrentState::Running | CurrentState::Waiting => false,
         CurrentState::Completed => true,
         CurrentState::Failed | CurrentState::Cancelled | CurrentState::Interrupted => {
             arguments.failed
         }
     };
-    let ended = job.ended().filter(|_| is_ended);
+    let ended = ended.filter(|_| is_ended);
     ended.is_some_and(|ended| now.duration_since(ended).as_secs() >= arguments.older_than)
 }
 
@@ -168,41 +241,37 @@ fn size(path: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-fn text(removed: &[(FoundJob, u64)], arguments: &CleanArguments, now: Timestamp) -> String {
+fn text(removed: &[Removed], arguments: &CleanArguments, now: Timestamp) -> String {
     let (did, freed) = match arguments.dry_run {
         true => ("would remove", "would be freed"),
         false => ("removed", "freed"),
     };
     let mut text = String::new();
-    for (job, bytes) in removed {
-        let ended = job.ended().map(|ended| age(ended, now)).unwrap_or_default();
-        let dir = job.dir.display().to_string();
+    for Removed { dir, state, ended, bytes, .. } in removed {
+        let ended = ended.map(|ended| age(ended, now)).unwrap_or_default();
+        let dir = dir.display().to_string();
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{did} {} ({}, ended {ended} ago): {}",
+            "{did} {} ({state}, ended {ended} ago): {}",
             on_one_line(&dir),
-            job.now,
             ByteSize(*bytes).rounded()
         );
     }
-    let total = ByteSize(removed.iter().map(|(_, bytes)| bytes).sum());
+    let total = ByteSize(removed.iter().map(|removed| removed.bytes).sum());
     let jobs = if removed.len() == 1 { "job" } else { "jobs" };
     let _ = writeln!(text, "{} {jobs}, {} {freed}", removed.len(), total.rounded());
     text
 }
 
-fn as_json(removed: &[(FoundJob, u64)], arguments: &CleanArguments) -> String {
+fn as_json(removed: &[Removed], arguments: &CleanArguments) -> String {
     let jobs: Vec<Value> = removed
         .iter()
-        .map(|(job, bytes)| {
-            json!({
-                "job": job.state.name, "dir": job.dir, "state": job.now, "ended": job.ended(),
-                "bytes": bytes,
-            })
+        .map(|Removed { job, dir, state, ended, bytes }| {
+            json!({"job": job, "dir": dir, "state": state, "ended": ended, "bytes": bytes})
         })
         .collect();
-    let total: u64 = removed.iter().map(|(_, bytes)| bytes).sum();
+    let total: u64 = removed.iter().map(|removed| removed.bytes).sum();
     let value = json!({
         "version": VERSION, "dry_run": arguments.dry_run, "jobs": jobs, "bytes": total,
     });
@@ -217,6 +286,7 @@ mod tests {
     fn older_than_a_day(root: &Path) -> CleanArguments {
         CleanArguments {
             root: RootArgument { root: Some(root.to_owned()) },
+            store: None,
             older_than: 86_400,
             keep_output: false,
             failed: false,

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
-use super::doctor_checks::{DoctorCheck, OptionalTools, in_short};
+use super::doctor_checks::{DoctorCheck, OptionalTools, in_short, job_store};
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, this_program};
@@ -40,6 +40,9 @@ struct Findings {
     backends: Vec<BackendState>,
     #[serde(flatten)]
     optional_tools: Option<OptionalTools>,
+    /// The folder of `--store`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    job_store: Option<DoctorCheck>,
     /// Whether the text has the reasons in full.
     #[serde(skip)]
     is_verbose: bool,
@@ -85,31 +88,41 @@ struct CacheDisk {
     problem: Option<String>,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct DoctorArguments {
+    /// Also tries whether this folder can be a job_store.
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
+    #[command(flatten)]
+    backends: BackendArguments,
+    #[command(flatten)]
+    policy: PolicyArgument,
+}
+
 /// Prints the findings on standard output, as text or as JSON. The exit code is 2 if jobs with `os_sandbox:
-/// required` cannot run.
-pub(super) fn doctor(
-    (json, is_verbose): (bool, bool),
-    datastores: &DatastoresArgument,
-    backends: &BackendArguments,
-    policy: &PolicyArgument,
-) -> Result<Exit, Problem> {
+/// required` cannot run, or if the folder of `--store` cannot be a job store.
+pub(super) fn doctor(arguments: &DoctorArguments, is_verbose: bool) -> Result<Exit, Problem> {
+    let DoctorArguments { store, json, datastores, backends, policy } = arguments;
     let config = Config::load(policy)?;
     let mut findings = Findings::now(policy, &config);
     findings.backends = self::backends(backends, policy, &config)?;
     findings.optional_tools =
         Some(OptionalTools::now(policy, datastores, config.cache_dir(None).as_deref()));
+    findings.job_store = store.as_deref().map(job_store);
     findings.is_verbose = is_verbose;
-    let text = if json {
-        serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"
-    } else {
-        findings.text()
-    };
-    if json {
+    if *json {
+        let text = serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n";
         print_json(&text)?;
     } else {
-        print(&text)?;
+        print(&findings.text())?;
     }
-    Ok(if findings.required_works { Exit::Completed } else { Exit::Usage })
+    let store_works = findings.job_store.is_none_or(|store| store.missing.is_none());
+    Ok(if findings.required_works && store_works { Exit::Completed } else { Exit::Usage })
 }
 
 impl Findings {
@@ -130,6 +143,7 @@ impl Findings {
             gpus: DoctorGpus::now(),
             backends: Vec::new(),
             optional_tools: None,
+            job_store: None,
             is_verbose: false,
             runs_as_root: rustix::process::geteuid().is_root(),
             open_files: limit.current,
@@ -171,6 +185,7 @@ impl Findings {
             "ok"
         );
         self.optional_tools.iter().for_each(|optional_tools| optional_tools.write_to(&mut text));
+        self.job_store.iter().for_each(|check| check.write_to(&mut text, "WRONG"));
         self.cache.write_to(&mut text);
         let jobs = self.jobs_root.display();
         let _ = writeln!(text, "  {:<9} job directories: {jobs}", "ok");

@@ -4,6 +4,7 @@
 use super::datastores::DatastoresArgument;
 use super::policy::PolicyArgument;
 use crate::compile::describe_toolchain;
+use crate::engine::try_folder;
 use crate::machine_slots;
 use crate::model::{RegisteredKind, counted};
 use crate::registry::{Registry, RegistryError, default_file};
@@ -119,6 +120,19 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
         reported,
         "fix the file, or name another one with --datastores FILE",
     )
+}
+
+/// Tries whether a folder can be a `job_store`.
+pub(super) fn job_store(folder: &Path) -> DoctorCheck {
+    let works = || {
+        format!(
+            "the job store: files can be created once, synced, read and locked in {}; to check that other \
+             machines share the folder, run this there, too",
+            folder.display()
+        )
+    };
+    let tried = try_folder(folder).map(|()| works()).map_err(|error| format!("{error}"));
+    DoctorCheck::new("the job store", tried, "see \"What it needs\" in docs/crash-safety.md")
 }
 
 fn slots(policy: &PolicyArgument) -> DoctorCheck {

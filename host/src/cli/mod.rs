@@ -161,17 +161,7 @@ enum Command {
     /// Checks what this machine has for running untrusted entry scripts, and what is missing.
     ///
     /// Exits with 0 if jobs with `os_sandbox: required` can run on this machine.
-    Doctor {
-        /// Prints JSON.
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        datastores: datastores::DatastoresArgument,
-        #[command(flatten)]
-        backends: run::BackendArguments,
-        #[command(flatten)]
-        policy: PolicyArgument,
-    },
+    Doctor(doctor::DoctorArguments),
     /// Shows what a component could access, judged by its imports, and runs nothing.
     Inspect(inspect::InspectArguments),
     /// Creates the folder of a new entry script, ready to build and run.
@@ -243,9 +233,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
             check_and_print(&component, (&trial, &backends, json), &tools)
         }
         Command::Map(arguments) => map::map(&arguments, logging.is_verbose()),
-        Command::Doctor { json, datastores, backends, policy } => {
-            doctor::doctor((json, logging.is_verbose()), &datastores, &backends, &policy)
-        }
+        Command::Doctor(arguments) => doctor::doctor(&arguments, logging.is_verbose()),
         Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
         Command::Version(arguments) => about::version(&arguments),

@@ -55,6 +55,8 @@ pub struct PrepareRequest {
     pub job_dir: PathBuf,
     /// The output folder that the job names, with symbolic links resolved. It may not exist yet.
     pub output: Option<PathBuf>,
+    /// The folder of commit logs, with symbolic links resolved.
+    pub job_store: Option<PathBuf>,
     /// The parent job's folder, with symbolic links resolved. It may not exist yet.
     pub parent: Option<PathBuf>,
     /// The job file. It is excluded from the digests of folders that the entry script sees, because it is

@@ -45,7 +45,14 @@ impl FromPlanner {
 impl PrepareRequest {
     /// A new job with the output in its directory.
     pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
-        Self { job_dir: job_dir.into(), output: None, parent: None, job_file: None, begins: true }
+        Self {
+            job_dir: job_dir.into(),
+            output: None,
+            parent: None,
+            job_store: None,
+            job_file: None,
+            begins: true,
+        }
     }
 }
 

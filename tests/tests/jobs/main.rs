@@ -5,6 +5,8 @@ mod contract;
 mod entry_rules;
 mod full_disk;
 mod javascript;
+mod job_store;
+mod job_store_over;
 mod killed;
 mod machine_caps;
 mod python;

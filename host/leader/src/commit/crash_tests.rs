@@ -23,6 +23,14 @@ const KINDS: [(Layout, OnConflict); 9] = [
     (Layout::Parts, OnConflict::Overwrite),
 ];
 
+/// The kinds of jobs with a commit log.
+const LOGGED_KINDS: [(Layout, OnConflict); 12] = {
+    let [a, b, c, d, e, f, g, h, i] = KINDS;
+    let [j, k, l] = [OnConflict::Error, OnConflict::Append, OnConflict::Overwrite];
+    let nowhere = Layout::Nowhere;
+    [a, b, c, d, e, f, g, h, i, (nowhere, j), (nowhere, k), (nowhere, l)]
+};
+
 /// More than the number of fail points that an uninterrupted run passes.
 const MAX_POINTS: u32 = 400;
 
@@ -92,6 +100,97 @@ fn a_crash_at_any_point_changes_nothing() {
             assert!((30..MAX_POINTS as usize - step).contains(&points), "{points}");
         }
     }
+}
+
+/// The machine is lost at any point. Another machine continues the job, from the commit log and the output,
+/// and may be lost at its beginning.
+#[test]
+fn another_machine_continues_after_a_loss_at_any_point() {
+    for (layout, on_conflict) in LOGGED_KINDS {
+        for (again, step) in [(0, 1), (3, 7), (8, 7), (15, 7)] {
+            let lost = |count: &u32| {
+                let mut world = CrashWorld::with_store(layout, on_conflict);
+                let lost = fail_point::crash_at(&format!("*:{count}"), || world.run()).is_none();
+                if lost {
+                    world.lose_machine();
+                    let at = format!("*:{again}:cut");
+                    if again == 0 || fail_point::crash_at(&at, || world.run()).is_none() {
+                        world.lose_machine();
+                        world.run();
+                    }
+                }
+                world.check();
+                lost
+            };
+            let points = (1..MAX_POINTS).step_by(step).take_while(lost).count() * step;
+            assert!((30..MAX_POINTS as usize - step).contains(&points), "{points}");
+        }
+    }
+}
+
+/// The machine is away, and another one continues the job. Then the other one is lost, and the first machine
+/// is back, with its job directory: the journal and the files there are those of an earlier time.
+#[test]
+fn a_job_directory_that_returns_does_no_harm() {
+    for (layout, on_conflict) in LOGGED_KINDS {
+        for step in [5, 12, 25, 40, 60] {
+            let parted = |count: &u32| {
+                let mut world = CrashWorld::with_store(layout, on_conflict);
+                let at = format!("*:{count}");
+                let parted = fail_point::crash_at(&at, || world.run()).is_none();
+                if parted {
+                    world.part_with_machine();
+                    let at = format!("*:{step}");
+                    let _ = fail_point::crash_at(&at, || world.run());
+                    world.machine_returns();
+                    world.run();
+                }
+                world.check();
+                parted
+            };
+            (1..MAX_POINTS).step_by(5).take_while(parted).for_each(drop);
+        }
+    }
+}
+
+/// The machine stays. Its journal may be older than the commit log.
+#[test]
+fn a_crash_at_any_point_changes_nothing_with_a_commit_log() {
+    for (layout, on_conflict) in LOGGED_KINDS {
+        let crashed = |count: &u32| {
+            let mut world = CrashWorld::with_store(layout, on_conflict);
+            let at = format!("*:{count}:cut");
+            let crashed = fail_point::crash_at(&at, || world.run()).is_none();
+            if crashed {
+                world.run();
+            }
+            world.check();
+            crashed
+        };
+        let points = (1..MAX_POINTS).step_by(3).take_while(crashed).count() * 3;
+        assert!((30..MAX_POINTS as usize - 3).contains(&points), "{points}");
+    }
+}
+
+/// Another process leads the job. The old leader notices it when it commits, and leaves the output as it is.
+#[test]
+fn a_leader_that_was_replaced_leaves_the_output_alone() {
+    let world = CrashWorld::with_store(Layout::File, OnConflict::Error);
+    let (mut old, _) = recover(world.target.clone(), world.journal(), false).unwrap();
+    let worker = WorkerId(0);
+    let rows = "a row\n".repeat(2);
+    fs::write(world.target.worker_folders.job_dir().part_file(worker), &rows).unwrap();
+    let request = |id: u64| {
+        let segment = segment(6 * id, "a row\n");
+        CommitRequest::Success(Success { id: MiniBatchId(id), segment, ..Success::sample() })
+    };
+    old.commit(vec![request(0)]).unwrap();
+    old.copy(vec![request(1)]).unwrap();
+    world.take_over();
+    let error = old.commit(Vec::new()).unwrap_err();
+    assert!(error.to_string().starts_with("another process leads the job now"), "{error}");
+    old.give_up();
+    assert_eq!(world.read("rows.txt"), rows);
 }
 
 /// A second crash, during the recovery from the first one.

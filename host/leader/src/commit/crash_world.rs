@@ -4,19 +4,29 @@ use super::*;
 use crate::commit::message::FinalFailure;
 use crate::commit::queue::may_be_copied;
 use crate::commit::recover::recover;
+#[cfg(test)]
+use crate::commit::worker_folders::WorkerFolders;
 use crate::journal::JobIdentity;
 use crate::model::{ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId};
+use sandmill_commit_log::{FolderStore, JobLogs};
+use serde_json::Value;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const HEADER: &str = "id letter\n";
 
 /// A job of a few mini-batches. Each yields the same results whenever it runs.
 pub(super) struct CrashWorld {
     _dir: Option<tempfile::TempDir>,
+    /// The folder with the job's commit log, if the job has one.
+    store: Option<PathBuf>,
+    /// Whether the first machine was lost.
+    #[cfg(test)]
+    is_elsewhere: bool,
     pub(super) target: CommitTarget,
     mini_batches: u64,
     /// How many runs have begun. Each crash is followed by another run.
@@ -39,6 +49,8 @@ pub(super) enum Layout {
     Ordered,
     /// To one file per worker.
     Parts,
+    /// Nowhere: mini-batches have only files.
+    Nowhere,
 }
 
 impl Layout {
@@ -76,13 +88,59 @@ impl CrashWorld {
         Self { _dir: Some(dir), ..world }
     }
 
+    /// A job with a commit log. Its output is outside the job directory.
+    #[cfg(test)]
+    pub(super) fn with_store(layout: Layout, on_conflict: OnConflict) -> Self {
+        let mut world = Self::new(layout, on_conflict);
+        let root = world.target.worker_folders.job_dir().root().canonicalize().unwrap();
+        world.target.worker_folders = WorkerFolders::ThisMachine(JobDir::new(root.join("job")));
+        world.target.output = root.join("out");
+        fs::create_dir(&world.target.output).unwrap();
+        world.store = Some(root.join("store"));
+        world.make_job_dir();
+        world
+    }
+
+    #[cfg(test)]
+    fn make_job_dir(&self) {
+        let job_dir = self.target.worker_folders.job_dir();
+        for folder in [job_dir.parts(), job_dir.work()] {
+            fs::create_dir_all(folder).unwrap();
+        }
+    }
+
+    /// The machine with the job directory is gone. Another one has an empty job directory.
+    #[cfg(test)]
+    pub(super) fn lose_machine(&mut self) {
+        fs::remove_dir_all(self.target.worker_folders.job_dir().root()).unwrap();
+        self.make_job_dir();
+        self.is_elsewhere = true;
+    }
+
+    /// The machine with the job directory is away. Another one has an empty job directory.
+    #[cfg(test)]
+    pub(super) fn part_with_machine(&mut self) {
+        let job_dir = self.target.worker_folders.job_dir().root();
+        fs::rename(job_dir, job_dir.with_extension("away")).unwrap();
+        self.make_job_dir();
+        self.is_elsewhere = true;
+    }
+
+    /// The machine that was away is back, and the other one is lost.
+    #[cfg(test)]
+    pub(super) fn machine_returns(&self) {
+        let job_dir = self.target.worker_folders.job_dir().root();
+        fs::remove_dir_all(job_dir).unwrap();
+        fs::rename(job_dir.with_extension("away"), job_dir).unwrap();
+    }
+
     pub(super) fn in_folder(path: &Path, layout: Layout, on_conflict: OnConflict) -> Self {
         let job_dir = JobDir::new(path);
         for folder in [job_dir.parts(), job_dir.work(), job_dir.default_output()] {
             fs::create_dir_all(folder).unwrap();
         }
         let target = CommitTarget {
-            output_file: Some("rows.txt".into()),
+            output_file: (layout != Layout::Nowhere).then(|| "rows.txt".into()),
             ordered: layout == Layout::Ordered,
             on_conflict,
             header_wanted: true,
@@ -91,6 +149,9 @@ impl CrashWorld {
         };
         Self {
             _dir: None,
+            store: None,
+            #[cfg(test)]
+            is_elsewhere: false,
             target,
             mini_batches: 9,
             runs: 0,
@@ -128,8 +189,40 @@ impl CrashWorld {
     pub(super) fn journal(&self) -> Journal {
         let path = self.target.worker_folders.job_dir().journal();
         let identity = JobIdentity::sample();
-        if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
-            .unwrap()
+        let run = self.logs().and_then(|logs| logs.latest(&logs.runs_begun().unwrap()));
+        if let Some(run) = run {
+            let log = Journal::catch_up(&path, &run).unwrap();
+            let mut journal = Journal::open(&path).unwrap();
+            journal.lead(log, Value::Null).unwrap();
+            return journal;
+        }
+        let opened =
+            if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) };
+        let mut journal = opened.unwrap();
+        if let Some(logs) = self.logs() {
+            let state = journal.log_state(Value::Null).unwrap();
+            let first = Journal::first_record(state);
+            let runs = logs.runs_begun().unwrap();
+            logs.announce(&runs, &identity.id).unwrap();
+            let (log, begun) = logs.begin(&identity.id, &first).unwrap();
+            journal.connect(log, begun, Value::Null).unwrap();
+        }
+        journal
+    }
+
+    /// Another process, on another machine, leads the job.
+    #[cfg(test)]
+    pub(super) fn take_over(&self) {
+        let logs = self.logs().unwrap();
+        let run = logs.latest(&logs.runs_begun().unwrap()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("journal.sqlite");
+        let log = Journal::catch_up(&path, &run).unwrap();
+        Journal::open(&path).unwrap().lead(log, Value::Null).unwrap();
+    }
+
+    fn logs(&self) -> Option<JobLogs> {
+        Some(JobLogs::new(Arc::new(FolderStore::new(self.store.clone()?))))
     }
 
     /// Does a worker's work for a mini-batch: writes its rows and files. Returns the worker's report.
@@ -142,7 +235,7 @@ impl CrashWorld {
                 ..FinalFailure::sample()
             });
         }
-        let rows = Self::rows(id);
+        let rows = self.target.output_file.as_ref().map_or_else(String::new, |_| Self::rows(id));
         // The first mini-batches have no header, so the header arrives when the output already has rows.
         let header = (id > 3).then_some(HEADER);
         let head = header.filter(|_| self.target.part_suffix.is_some() && !rows.is_empty());
@@ -249,6 +342,10 @@ impl CrashWorld {
             if self.target.on_conflict != OnConflict::Error {
                 fs::write(folder.join("log"), format!("{worker}\n")).unwrap();
             }
+            if self.store.is_some() {
+                fs::create_dir_all(folder.join("by")).unwrap();
+                fs::write(folder.join("by").join(worker.to_string()), "").unwrap();
+            }
         }
         commit(&mut store, workers[..2].iter().map(|w| CommitRequest::WorkerDone(*w)).collect());
         commit(&mut store, workers.iter().map(|w| CommitRequest::WorkerGone(*w)).collect());
@@ -275,19 +372,30 @@ impl CrashWorld {
 
     /// Checks that the output is the same as after one undisturbed run.
     pub(super) fn check(&self) {
+        let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::fails(*id)).collect();
+        if self.target.output_file.is_some() {
+            self.check_rows(&wanted);
+        }
+        self.check_files(&wanted);
+        assert_eq!(self.journal().finished().unwrap(), Some(JobStatus::Completed));
+    }
+
+    fn check_rows(&self, wanted: &[u64]) {
         let rows = match &self.target.part_suffix {
             None => self.read("rows.txt"),
             Some(_) => self.parts(),
         };
         let body = rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
-        let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::fails(*id)).collect();
         let all_rows: String = wanted.iter().map(|id| Self::rows(*id)).collect();
         if self.target.ordered {
             assert_eq!(body, all_rows);
         }
         assert_eq!(sorted(body), sorted(&all_rows));
+    }
+
+    fn check_files(&self, wanted: &[u64]) {
         let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for id in &wanted {
+        for id in wanted {
             for (path, text) in self.files(*id) {
                 files.entry(path).or_default().push(text);
             }
@@ -302,7 +410,9 @@ impl CrashWorld {
         assert_eq!(self.read("labels"), "same");
         assert!(self.target.output.join("made").is_dir());
         files.entry("labels".into()).or_default();
-        files.entry("rows.txt".into()).or_default();
+        if let Some(name) = &self.target.output_file {
+            files.entry(name.clone()).or_default();
+        }
         if self.target.on_conflict != OnConflict::Error {
             files.entry("log".into()).or_default();
             let log = self.read("log");
@@ -322,8 +432,14 @@ impl CrashWorld {
             true => "rows.txt".to_owned(),
             false => name,
         });
-        assert_eq!(names.collect::<BTreeSet<_>>(), files.into_keys().collect::<BTreeSet<_>>());
-        assert_eq!(self.journal().finished().unwrap(), Some(JobStatus::Completed));
+        let (by_workers, names): (BTreeSet<_>, BTreeSet<_>) =
+            names.partition(|name| name.starts_with("by/"));
+        assert_eq!(names, files.into_keys().collect::<BTreeSet<_>>());
+        // Files of `init` from a lost machine are removed, and made again.
+        #[cfg(test)]
+        assert!(!self.is_elsewhere || by_workers.len() == 2, "{by_workers:?}");
+        let is_shown = |worker: &WorkerId| by_workers.contains(&format!("by/{worker}"));
+        assert!(self.store.is_none() || self.last_workers.iter().all(is_shown), "{by_workers:?}");
     }
 
     pub(super) fn damage(&mut self) {

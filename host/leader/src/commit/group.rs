@@ -7,6 +7,7 @@ use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE_PREFIX, holds_anything};
 use super::header::{HeaderColumns, open_columns_key};
 use super::lifecycle_files;
+use super::lost_files;
 use super::message::{CommitRequest, FinalFailure, ReclaimableAttempt, Success};
 use super::parts_output;
 use super::replace::{Replacement, carry_out};
@@ -64,6 +65,7 @@ impl CommitState {
         &mut self,
         requests: Vec<CommitRequest>,
     ) -> Result<Vec<(Success, Failure)>, CommitError> {
+        self.journal.check_lead()?;
         let done = self.gather(requests)?;
         // The header comes before all rows.
         if self.group.header.is_some() {
@@ -81,7 +83,8 @@ impl CommitState {
 
     /// Called when nothing more will be committed. Removes rows that were copied before their commit.
     pub(super) fn give_up(&mut self) {
-        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead()) {
+        let stays = self.journal.may_be_replaced();
+        if let Some(rows) = self.rows.as_mut().filter(|rows| rows.is_ahead() && !stays) {
             rows.journaled(false);
         }
     }
@@ -129,6 +132,7 @@ impl CommitState {
     /// Writes the group. The order of these steps guarantees that no row is lost or duplicated: see
     /// the docs of `committer`.
     fn write(&mut self, group: CommitGroup) -> Result<(), CommitError> {
+        self.journal.check_lead()?;
         if !group.staged.is_empty() || !group.done.is_empty() {
             self.target.worker_folders.sync_files()?;
         }
@@ -138,6 +142,7 @@ impl CommitState {
         notes.extend(
             group.done.iter().map(|w| (format!("{DONE_PREFIX}{}", w.0), Some(String::new()))),
         );
+        notes.extend(lost_files::note(&self.journal, &group.entries)?);
         let mut changes = JournalChanges {
             entries: group.entries,
             files: group.files,
@@ -147,13 +152,16 @@ impl CommitState {
         let replaced = self.write_header(group.header.as_ref(), &mut changes)?;
         let written = self.write_rows(&mut changes, group.copied, replaced);
         let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
+        // If another process may lead the job, or the group may count, nothing of the output is cut off.
+        let stays = journaled.is_ok() || self.journal.may_be_replaced();
         if let Some(rows) = &mut self.rows {
-            rows.journaled(journaled.is_ok());
+            rows.journaled(stays);
         }
         journaled?;
         self.header = group.header.or(self.header.take());
         self.files.done.extend(group.done);
         self.fail_point("journaled");
+        self.journal.check_lead()?;
         if replaced {
             carry_out(&mut self.journal, &self.target.output)?;
             self.reopen()?;
@@ -249,6 +257,7 @@ impl CommitState {
         mut status: JobStatus,
         on_progress: &mut dyn FnMut(u64),
     ) -> Result<(), CommitError> {
+        self.journal.check_lead()?;
         let mut result = Ok(());
         if status == JobStatus::Completed {
             result = lifecycle_files::publish(&mut self.files, &self.target, &mut self.journal);
@@ -284,6 +293,8 @@ impl CommitState {
             sync_folder(&self.target.output)?;
         }
         self.fail_point("all-synced");
+        // All files are published and synced now.
+        notes.extend(lost_files::note(&self.journal, &[])?);
         self.journal.record_end(status, notes)?;
         self.fail_point("finished");
         if status == JobStatus::Completed {

@@ -7,7 +7,7 @@ use crate::fail_point;
 use crate::files::publish::{GuestEntry, check_files, list_files, publish_files, same_file};
 use crate::journal::{FileEntry, Journal, JournalChanges};
 use crate::model::{OnConflict, WorkerId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 
 /// The files of all workers, by path.
@@ -38,10 +38,42 @@ pub(super) fn publish(
         OnConflict::Append => append(files, target, journal, &left),
         OnConflict::Error => {
             left.iter().try_for_each(|(path, found)| check_same(target, path, found))?;
+            note_moves(target, journal, &left)?;
             move_all(files, target)
         }
-        OnConflict::Overwrite => move_all(files, target),
+        OnConflict::Overwrite => {
+            note_moves(target, journal, &left)?;
+            move_all(files, target)
+        }
     }
+}
+
+/// Records the files that are about to be moved, if the job has a commit log. If this machine is lost, the
+/// next one removes them from the output (`lost_files`), and makes its own.
+fn note_moves(
+    target: &CommitTarget,
+    journal: &mut Journal,
+    left: &Left,
+) -> Result<(), CommitError> {
+    if !journal.has_log() {
+        return Ok(());
+    }
+    let noted = journal.files()?.into_iter().filter(|file| file.mini_batch.is_none());
+    let noted: HashSet<String> = noted.map(|file| file.path).collect();
+    let mut files = Vec::new();
+    for (path, found) in left.iter().filter(|(path, _)| !noted.contains(*path)) {
+        let Some((worker, length)) = found.iter().find_map(|(w, e)| Some((*w, e.length?))) else {
+            continue;
+        };
+        let source =
+            target.worker_folders.journal_name(&target.worker_folders.lifecycle_folder(worker));
+        files.push(FileEntry { mini_batch: None, source, path: path.clone(), offset: 0, length });
+    }
+    let changes = JournalChanges { files, ..JournalChanges::default() };
+    if !changes.is_empty() {
+        journal.commit(&changes)?;
+    }
+    Ok(())
 }
 
 /// Lists the files that one worker left. Fails if any of them cannot be published.

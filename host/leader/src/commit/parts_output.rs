@@ -259,7 +259,7 @@ pub(super) fn settle(
 ) -> Result<HashSet<MiniBatchId>, CommitError> {
     let noted = journal.notes(VERIFIED_PREFIX)?;
     let noted: HashMap<String, String> = noted.into_iter().collect();
-    let mut gone: HashSet<_> = settling.failed().collect();
+    let mut gone: HashSet<_> = settling.run_again().collect();
     // How much of each part file is verified, now and before.
     let mut verified: BTreeMap<WorkerId, (u64, u64)> = BTreeMap::new();
     for item in settling.items {

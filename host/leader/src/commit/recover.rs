@@ -3,7 +3,8 @@
 //! Each of these steps may be interrupted. The next start then repeats the step.
 //!
 //! 1. Finish the renames and removals that the journal has recorded (`replace`).
-//! 2. Publish the files of committed mini-batches that are not published yet.
+//! 2. Publish the files of committed mini-batches that are not published yet. If the journal comes from a
+//!    commit log, these files are lost (`lost_files`).
 //! 3. Look for the rows of the journal's entries in the output. If they are damaged there, look in the part
 //!    files. If a mini-batch's rows are in neither, the mini-batch and its files are removed from the
 //!    journal, and it runs again.
@@ -15,6 +16,7 @@ use super::converted_output;
 use super::error::CommitError;
 use super::files::{DONE_PREFIX, FilesState};
 use super::item::FinishedMiniBatch;
+use super::lost_files;
 use super::recover_files as files;
 use super::replace::carry_out;
 use super::rows::{HeldRows, RowsOutput};
@@ -65,12 +67,18 @@ pub(super) fn recover(
     // no mini-batch runs again.
     let is_made = has_output && target.output_file.is_none();
     let items = read_items(&journal, target.ordered)?;
+    let lost = lost_files::find(&target, &mut journal)?;
     let mut files = FilesState::new(done_workers(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
     let unreadable = journal.unreadable()?.into_iter().filter(|_| !is_made);
     let unreadable = unreadable.map(|file| file.id).collect();
-    let settling =
-        Settling { target: &target, items: &items, retry_failed, unreadable: &unreadable };
+    let settling = Settling {
+        target: &target,
+        items: &items,
+        retry_failed,
+        unreadable: &unreadable,
+        lost: &lost,
+    };
     let SettleResult { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);
@@ -79,6 +87,7 @@ pub(super) fn recover(
     restored.next_worker = restored.next_worker.max(highest.map_or(0, |w| w.0.saturating_add(1)));
     restored.has_shut_down = is_closed(&journal, &files)?;
     target.worker_folders.clean_up(&files.done);
+    lost_files::forget(&mut journal)?;
     if !is_made {
         reopen(&mut journal)?;
     }
@@ -134,8 +143,11 @@ fn read_items(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>
     Ok(items)
 }
 
-/// The workers of earlier runs that ended normally and left files.
+/// The workers of earlier runs that ended normally and left files in this job directory.
 fn done_workers(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
+    if journal.is_from_log()? {
+        return Ok(BTreeSet::new());
+    }
     let notes = journal.notes(DONE_PREFIX)?;
     Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
 }

@@ -69,11 +69,13 @@ pub(super) fn settle(
         return Ok(SettleResult { rows: None, header, gone });
     }
     let Some(name) = &target.output_file else {
-        let gone: HashSet<_> = settling.failed().collect();
-        let changes =
-            JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
-        if !changes.is_empty() {
-            journal.commit(&changes)?;
+        let gone: HashSet<_> = settling.run_again().collect();
+        if !gone.is_empty() {
+            let removed = gone.iter().copied().collect();
+            let mut changes = JournalChanges { removed, ..JournalChanges::default() };
+            let mut replacement = Replacement::default();
+            files::prepare_removal(target, journal, &gone, &mut replacement, &mut changes)?;
+            replacement.commit(changes, journal, &target.output)?;
         }
         return Ok(SettleResult { rows: None, header, gone });
     };
@@ -122,12 +124,14 @@ impl Settling<'_> {
         let failed = |e| CommitError::disk("read", appender.path(), e);
         let mut checker = Checker::new(appender.file()).map_err(failed)?;
         let mut finding =
-            Finding { gone: self.failed().collect(), total: start, ..Finding::default() };
+            Finding { gone: self.run_again().collect(), total: start, ..Finding::default() };
         let ordered = self.target.ordered;
         let mut end = start;
         for item in self.items {
             let id = MiniBatchId(item.id);
             if finding.gone.contains(&id) {
+                // Its rows, if it has any, are in the output, where they are cut out.
+                end += item.rows.map_or(0, |rows| rows.length);
                 continue;
             }
             if ordered && item.id != finding.held.next {

@@ -16,13 +16,16 @@ pub(super) struct Settling<'a> {
     /// Mini-batches whose files could not be read. If they failed, they are tried again, because the user may
     /// have repaired the files.
     pub(super) unreadable: &'a HashSet<MiniBatchId>,
+    /// Mini-batches whose files are lost.
+    pub(super) lost: &'a HashSet<MiniBatchId>,
 }
 
 impl Settling<'_> {
-    /// The mini-batches that failed and are tried again.
-    pub(super) fn failed(&self) -> impl Iterator<Item = MiniBatchId> {
+    /// The mini-batches that run again, whatever is found of their rows.
+    pub(super) fn run_again(&self) -> impl Iterator<Item = MiniBatchId> {
         let failed =
             self.items.iter().filter(|item| item.has_failed).map(|item| MiniBatchId(item.id));
-        failed.filter(|id| self.retry_failed || self.unreadable.contains(id))
+        let failed = failed.filter(|id| self.retry_failed || self.unreadable.contains(id));
+        failed.chain(self.lost.iter().copied())
     }
 }

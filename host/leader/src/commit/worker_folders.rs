@@ -82,6 +82,21 @@ impl WorkerFolders {
         folders.iter().filter_map(|folder| highest_worker(folder)).max()
     }
 
+    /// Removes everything that workers left.
+    pub(super) fn remove_all(&self) -> Result<(), CommitError> {
+        let Self::ThisMachine(job_dir) = self;
+        for folder in [job_dir.parts(), job_dir.work()] {
+            for path in paths_in(&folder)? {
+                let is_of_worker =
+                    path.file_name().and_then(|name| worker_of(name.to_str()?)).is_some();
+                if is_of_worker {
+                    remove_tree(&path).map_err(|e| CommitError::disk("remove", &path, e))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Removes the files of earlier runs' workers, except the output of the workers in `done`, which must
     /// still be published. Files that stay do no harm: nothing refers to them.
     pub(super) fn clean_up(&self, done: &BTreeSet<WorkerId>) {

@@ -2,9 +2,10 @@
 
 use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 /// The job that a journal belongs to: what must not change if the job is to resume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobIdentity {
     /// The job's name.
     pub name: String,
@@ -20,7 +21,7 @@ pub struct JobIdentity {
 }
 
 /// The end of one mini-batch, to be committed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalEntry {
     /// The mini-batch.
     pub id: MiniBatchId,
@@ -38,7 +39,8 @@ pub struct JournalEntry {
 }
 
 /// The ways in which a mini-batch ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MiniBatchEnd {
     /// An attempt succeeded.
     Succeeded {
@@ -75,7 +77,7 @@ impl MiniBatchEnd {
 }
 
 /// A file that is, or is about to be, in the output folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
     /// The mini-batch that wrote it. `None` for a file of `init` or `shutdown`.
     pub mini_batch: Option<MiniBatchId>,
@@ -90,20 +92,27 @@ pub struct FileEntry {
 }
 
 /// The changes that are written in one transaction.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct JournalChanges {
     /// Mini-batches to remove, together with their files, because they run again. They are removed before the
     /// other changes are made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<MiniBatchId>,
     /// Whether `files` replaces all file entries.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub replaces_files: bool,
     /// Whether a recorded job end is removed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub reopened: bool,
     /// Ends of mini-batches, in commit order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub entries: Vec<JournalEntry>,
     /// The mini-batches' files.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileEntry>,
     /// Notes to write. A note without a value is removed.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<(String, Option<String>)>,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::model::MiniBatchId;
 use rusqlite::ErrorCode;
+use sandmill_commit_log::{LogError, RecordDamage};
 use std::path::{Path, PathBuf};
 
 /// A journal that cannot be made, opened, read or written.
@@ -82,6 +83,34 @@ pub enum JournalError {
         /// The number.
         value: u64,
     },
+    /// The commit log in the job's store failed, or another process has taken over the job.
+    #[error("{source}{}", log_advice(source))]
+    Log {
+        /// The commit log's error.
+        #[from]
+        source: LogError,
+    },
+    /// The journal includes records that the commit log does not have.
+    #[error(
+        "the commit log in the job store is not the one that this job wrote: it {what}, so the job store was \
+         probably restored from an older copy; restore the latest state of the job store, or run the job \
+         again with --overwrite"
+    )]
+    OtherLog {
+        /// What was found, as a clause.
+        what: String,
+    },
+    /// A record of the commit log has content that this version does not know.
+    #[error(
+        "record {number} of the commit log in the job store cannot be understood ({what}): use the version of \
+         sandmill that wrote it"
+    )]
+    UnknownRecord {
+        /// The number of the record, or of the last record that the snapshot includes.
+        number: u64,
+        /// What is wrong with the record.
+        what: String,
+    },
     /// Anything else.
     #[error("the journal {path} failed: {source}; check the disk, then run the job again")]
     Sqlite {
@@ -90,6 +119,28 @@ pub enum JournalError {
         /// SQLite's error.
         source: rusqlite::Error,
     },
+}
+
+/// What to do about an error of the commit log. The text continues the error's message.
+fn log_advice(error: &LogError) -> &'static str {
+    match error {
+        LogError::Fenced { .. } => ". This process stops: only the results of the other one count",
+        LogError::Unavailable { .. } | LogError::Closed => {
+            "; check the job store, then run the job again: it continues from its last record"
+        }
+        LogError::Damaged { damage: RecordDamage::Format { .. }, .. } => {
+            "; use the version of sandmill that wrote it"
+        }
+        LogError::Damaged { name, .. } | LogError::Missing { name }
+            if name.starts_with("runs/") =>
+        {
+            "; restore the job store from a copy, or remove the job's folder in it, if no process runs the \
+             job, and run the job again with --overwrite"
+        }
+        LogError::Damaged { .. } | LogError::Missing { .. } => {
+            "; restore the job store from a copy, or run the job again with --overwrite"
+        }
+    }
 }
 
 /// What is wrong with a damaged journal. The text is a clause.

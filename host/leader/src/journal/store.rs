@@ -1,12 +1,15 @@
 //! Reads and writes the journal.
 
+use super::log_record::{LogRecord, POSITION_KEY};
 use super::{
     Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalDamage,
     JournalError, schema,
 };
+use crate::fail_point;
 use crate::model::{JobStatus, MiniBatchId};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
+use sandmill_commit_log::{CommitLog, LogPosition};
 use std::fs::{self, File, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -23,6 +26,11 @@ pub struct Journal {
     /// The position of the next entry in commit order.
     position: u64,
     is_new: bool,
+    /// The job's commit log, if the job has a `job_store`. Changes are appended to it before they are written to
+    /// the journal.
+    pub(super) log: Option<CommitLog>,
+    /// The content of `job.json` for snapshots of the log.
+    pub(super) job_state: serde_json::Value,
 }
 
 /// The prefix of the keys of settings.
@@ -36,8 +44,8 @@ impl Journal {
         if path.symlink_metadata().is_ok() {
             return Err(JournalError::Exists(path.to_owned()));
         }
-        // SQLite gives its additional files the same permissions. If this fails, SQLite reports the reason
-        // below.
+        // Make the file private: SQLite gives its additional files the same permissions. Ignore an error: the
+        // call of `open` fails for the same reason, and reports it.
         let _ = File::options().write(true).create_new(true).mode(0o600).open(path);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut connection = open(path, flags)?;
@@ -46,7 +54,15 @@ impl Journal {
             .map_err(|e| JournalError::from_sqlite(path, e))?;
         let path = path.to_owned();
         let counts = CommittedCounts::default();
-        Ok(Self { path, connection, counts, position: 0, is_new: true })
+        Ok(Self {
+            path,
+            connection,
+            counts,
+            position: 0,
+            is_new: true,
+            log: None,
+            job_state: serde_json::Value::Null,
+        })
     }
 
     /// Opens the journal of a job that has begun, and rolls back uncommitted changes.
@@ -59,7 +75,15 @@ impl Journal {
         use_wal(&connection).map_err(|e| JournalError::from_sqlite(path, e))?;
         let counts = CommittedCounts::default();
         let path = path.to_owned();
-        let mut journal = Self { path, connection, counts, position: 0, is_new: false };
+        let mut journal = Self {
+            path,
+            connection,
+            counts,
+            position: 0,
+            is_new: false,
+            log: None,
+            job_state: serde_json::Value::Null,
+        };
         let found = journal.version().map_err(|e| journal.failed(e))?;
         if found != schema::VERSION {
             return Err(JournalError::Version {
@@ -70,6 +94,11 @@ impl Journal {
         }
         journal.count()?;
         Ok(journal)
+    }
+
+    /// The journal's file.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Whether [`Journal::create`] made the journal in this run.
@@ -107,11 +136,25 @@ impl Journal {
 
     /// Writes all of the changes, or none. They are durable when this returns.
     ///
-    /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before.
+    /// Fails with [`JournalError::AlreadyCommitted`] if one of the mini-batches has ended before. If the job
+    /// has a commit log, also fails if the log cannot be appended to. After such a failure, it is unknown
+    /// whether the changes are in the log. If they are, the next run of the job adds them to the journal.
     pub fn commit(&mut self, changes: &JournalChanges) -> Result<(), JournalError> {
+        self.write(changes, None, LogWrite::Append)?;
+        self.write_snapshot_if_due();
+        Ok(())
+    }
+
+    /// Writes the changes and, if given, the status with which the job ended.
+    pub(super) fn write(
+        &mut self,
+        changes: &JournalChanges,
+        status: Option<JobStatus>,
+        log_write: LogWrite,
+    ) -> Result<(), JournalError> {
         let mut counts = self.counts;
         let mut position = self.position;
-        let Self { path, connection, .. } = self;
+        let Self { path, connection, log, .. } = self;
         let failed = |e| JournalError::from_sqlite(path, e);
         let transaction = connection.transaction().map_err(failed)?;
         delete_removed(&transaction, changes).map_err(failed)?;
@@ -138,7 +181,27 @@ impl Journal {
             }
         }
         insert_files_and_notes(&transaction, changes).map_err(failed)?;
-        transaction.commit().map_err(failed)?;
+        insert_status(&transaction, status).map_err(failed)?;
+        // The log comes last, after everything that could refuse the changes, and before the commit. If this
+        // process is killed in between, the next run reads the record in the log and writes it here.
+        let position_in_log = match (log_write, log.as_mut()) {
+            (LogWrite::Recorded(at), _) => Some(at),
+            (LogWrite::Append, Some(log)) => {
+                let at = log.append(&LogRecord::bytes(changes, status))?;
+                fail_point::pass("log-appended");
+                Some(at)
+            }
+            (LogWrite::Append, None) => None,
+        };
+        let committed = insert_log_position(&transaction, position_in_log.as_ref())
+            .and_then(|()| transaction.commit());
+        if let Err(error) = committed {
+            // The log has a record that the journal lacks. The next run adds it, before it writes anything else.
+            if let Some(log) = log {
+                log.close();
+            }
+            return Err(failed(error));
+        }
         (self.counts, self.position) = (counts, position);
         Ok(())
     }
@@ -175,7 +238,7 @@ impl Journal {
         files.collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// The stamps of all mini-batches that have ended, by id.
+    /// For each mini-batch that has ended: the stamp of its descriptor and files. Sorted by id.
     pub fn stamps(&self) -> Result<Vec<(MiniBatchId, u64)>, JournalError> {
         let failed = |e| self.failed(e);
         let sql = "SELECT id, stamp FROM mini_batch ORDER BY id";
@@ -229,17 +292,15 @@ impl Journal {
         status: JobStatus,
         notes: Vec<(String, Option<String>)>,
     ) -> Result<(), JournalError> {
-        // The commits here need not sync the WAL: the checkpoint below does, before it copies the WAL's pages
+        // The commit here need not sync the WAL: the checkpoint below does, before it copies the WAL's pages
         // into the database.
         let set_synchronous = |this: &Self, mode| {
             let set = this.connection.pragma_update(None, "synchronous", mode);
             set.map_err(|e| this.failed(e))
         };
         set_synchronous(self, "NORMAL")?;
-        let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
-        let written = self.connection.execute(sql, params![status.to_string()]);
-        written.map_err(|e| self.failed(e))?;
-        self.commit(&JournalChanges { notes, ..JournalChanges::default() })?;
+        let changes = JournalChanges { notes, ..JournalChanges::default() };
+        self.write(&changes, Some(status), LogWrite::Append)?;
         // Afterwards, the journal is a single, self-contained file.
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         let moved = self.connection.query_row(checkpoint, [], |_| Ok(()));
@@ -247,7 +308,7 @@ impl Journal {
         set_synchronous(self, "FULL")
     }
 
-    fn value(&self, key: &str) -> Result<Option<String>, JournalError> {
+    pub(super) fn value(&self, key: &str) -> Result<Option<String>, JournalError> {
         let sql = "SELECT value FROM job WHERE key = ?1";
         let value = self.connection.query_row(sql, [key], |row| row.get(0)).optional();
         value.map_err(|e| self.failed(e))
@@ -278,6 +339,15 @@ impl Journal {
     fn corrupt(&self, damage: JournalDamage) -> JournalError {
         JournalError::Corrupt { path: self.path.clone(), damage }
     }
+}
+
+/// How a write to the journal relates to the job's commit log.
+#[derive(Clone, Debug)]
+pub(super) enum LogWrite {
+    /// The change is not in the log yet. It is appended if the job has one.
+    Append,
+    /// The change is this record of the log.
+    Recorded(LogPosition),
 }
 
 /// Closes the journal to other users, because the job's settings may be secrets. Earlier versions left the
@@ -381,6 +451,23 @@ fn insert_files_and_notes(
         };
     }
     Ok(())
+}
+
+/// Writes the status with which the job ended.
+fn insert_status(transaction: &Transaction<'_>, status: Option<JobStatus>) -> rusqlite::Result<()> {
+    let Some(status) = status else { return Ok(()) };
+    let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
+    transaction.execute(sql, params![status.to_string()]).map(drop)
+}
+
+/// Records how much of the commit log the journal includes: the position of the last record.
+fn insert_log_position(
+    transaction: &Transaction<'_>,
+    position: Option<&LogPosition>,
+) -> rusqlite::Result<()> {
+    let Some(LogPosition { number, nonce }) = position else { return Ok(()) };
+    let sql = "INSERT OR REPLACE INTO job VALUES (?1, ?2)";
+    transaction.execute(sql, params![POSITION_KEY, format!("{number} {nonce}")]).map(drop)
 }
 
 /// Switches to WAL, after which every commit is durable when it returns. Takes the lock on the database,

@@ -2,7 +2,7 @@ use super::*;
 use crate::model::{FailureKind, ItemCounts, JobStatus, MiniBatchId, Segment, WorkerId};
 use std::path::PathBuf;
 
-fn identity() -> JobIdentity {
+pub(super) fn identity() -> JobIdentity {
     JobIdentity {
         id: "20261121T100000Z-0001".into(),
         entry_script_digest: "abc".into(),
@@ -15,7 +15,7 @@ fn identity() -> JobIdentity {
     }
 }
 
-fn succeeded(id: u64, length: u64) -> JournalEntry {
+pub(super) fn succeeded(id: u64, length: u64) -> JournalEntry {
     let segment = Segment { offset: 1000 * id, length, checksum: u32::MAX - 1, rows: 2 };
     let end = MiniBatchEnd::Succeeded {
         segment,
@@ -31,13 +31,13 @@ fn entry(id: u64, items: ItemCounts, end: MiniBatchEnd) -> JournalEntry {
     JournalEntry { id: MiniBatchId(id), stamp: id, attempts: 3, worker: None, items, end }
 }
 
-fn failed(id: u64) -> JournalEntry {
+pub(super) fn failed(id: u64) -> JournalEntry {
     let end = MiniBatchEnd::Failed { kind: FailureKind::OutOfMemory, message: "too much".into() };
     let items = ItemCounts { total: 3, succeeded: 0, failed: 3 };
     entry(id, items, end)
 }
 
-fn commit(journal: &mut Journal, entries: &[JournalEntry]) -> Result<(), JournalError> {
+pub(super) fn commit(journal: &mut Journal, entries: &[JournalEntry]) -> Result<(), JournalError> {
     journal.commit(&JournalChanges { entries: entries.to_vec(), ..JournalChanges::default() })
 }
 
@@ -47,12 +47,12 @@ fn entries(journal: &Journal) -> Vec<Committed> {
     entries
 }
 
-struct JournalFixture {
+pub(super) struct JournalFixture {
     _dir: tempfile::TempDir,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
-fn new_fixture() -> JournalFixture {
+pub(super) fn new_fixture() -> JournalFixture {
     let dir = tempfile::tempdir().unwrap();
     JournalFixture { path: dir.path().join("journal.sqlite"), _dir: dir }
 }

@@ -149,6 +149,18 @@ macro_rules! job_keys {
                 rows: DecidesRows::Decide,
                 ceiling: no "the policy's `roots` and `datastores` say which paths it may name",
             }
+            composed job_store => {
+                kind: KeyKind::Text,
+                values: "path of a folder",
+                unless_given: "none: only the machine with the job directory can resume the job",
+                expected: "a path to a folder",
+                example: "/shared/jobs",
+                description: "A folder that several machines share. The job's commit log is in it, so that another machine can resume the job.",
+                docs: "A folder that several machines share. The job's [commit log](crash-safety.md#resume-on-another-machine) is in it, so that another machine can resume the job. You must then set `output`, too, to a folder that the machines share.",
+                prs: PrsNames::Unknown,
+                rows: DecidesRows::Not("it only says where the job records what is committed. But to resume a job that had this key, you must set it"),
+                ceiling: no "the policy's `roots` say which paths it may name",
+            }
             composed arguments => {
                 kind: KeyKind::Scalars,
                 values: "list of texts and numbers",

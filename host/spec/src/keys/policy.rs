@@ -63,7 +63,7 @@ const OTHER_KEYS: &[Key] = &[
     key(
         "roots",
         KeyKind::Group(ROOTS),
-        "a map with inputs, side_inputs, entry_scripts, outputs and job_directories",
+        "a map with inputs, side_inputs, entry_scripts, outputs, job_directories and job_stores",
         "{inputs: [/srv/data], side_inputs: [], entry_scripts: [/srv/scripts], outputs: [], \
          job_directories: [/srv/jobs]}",
         "The folders below which all paths of a job must be. Any folder unless given.",
@@ -121,6 +121,7 @@ pub(crate) const ROOTS: &[Key] = &[
     folders("entry_scripts", "Where entry_script and source_directory may be."),
     folders("outputs", "Where output and parent may be."),
     folders("job_directories", "Where job directories may be."),
+    folders("job_stores", "Where job_store may be. Nowhere unless given."),
 ];
 
 /// The keys below `machine`.

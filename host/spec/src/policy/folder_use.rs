@@ -10,12 +10,19 @@ pub(crate) enum FolderUse {
     EntryScripts,
     Outputs,
     JobDirectories,
+    JobStores,
 }
 
 impl FolderUse {
     /// All uses that have a key below `roots`.
-    pub(super) const ALL: [Self; 5] =
-        [Self::Inputs, Self::SideInputs, Self::EntryScripts, Self::Outputs, Self::JobDirectories];
+    pub(super) const ALL: [Self; 6] = [
+        Self::Inputs,
+        Self::SideInputs,
+        Self::EntryScripts,
+        Self::Outputs,
+        Self::JobDirectories,
+        Self::JobStores,
+    ];
 
     /// The key below `roots`.
     pub(super) fn key(self) -> &'static str {
@@ -25,7 +32,18 @@ impl FolderUse {
             Self::EntryScripts => "entry_scripts",
             Self::Outputs => "outputs",
             Self::JobDirectories => "job_directories",
+            Self::JobStores => "job_stores",
         }
+    }
+
+    /// Whether a policy may leave out the key. It then allows no folder.
+    pub(super) fn is_optional(self) -> bool {
+        self == Self::JobStores
+    }
+
+    /// Whether Sandmill keeps its own data in such folders, so that jobs may not read or write there.
+    pub(super) fn is_private(self) -> bool {
+        matches!(self, Self::JobDirectories | Self::JobStores)
     }
 
     /// What is in such folders, as a phrase in messages.
@@ -37,6 +55,7 @@ impl FolderUse {
             Self::EntryScripts => "entry scripts and their source",
             Self::Outputs => "outputs",
             Self::JobDirectories => "job directories",
+            Self::JobStores => "job stores",
         }
     }
 }

@@ -23,6 +23,8 @@ mod roots;
 mod stores;
 
 #[cfg(test)]
+mod job_store_tests;
+#[cfg(test)]
 mod tests;
 
 pub use file::OperatorPolicy;

@@ -18,13 +18,17 @@ pub(super) struct PolicyFolder {
     pub(super) folder: PathBuf,
 }
 
-/// Refuses a root of job directories that equals another root, is in it, or contains it.
+/// Refuses a root of job directories or job stores that equals a root for another use, is in it, or
+/// contains it.
 pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
-    let (jobs, others): (Vec<_>, Vec<_>) =
-        roots.iter().partition(|root| root.folder_use == FolderUse::JobDirectories);
-    for job in &jobs {
+    for (index, job) in roots.iter().enumerate().filter(|(_, root)| root.folder_use.is_private()) {
+        // Of two private roots, the second one is reported.
+        let is_other = |(at, other): &(usize, &PolicyFolder)| {
+            other.folder_use != job.folder_use && (!other.folder_use.is_private() || *at < index)
+        };
+        let mut others = roots.iter().enumerate().filter(is_other);
         let Some((other, relation)) =
-            others.iter().find_map(|other| Some((other, relation(job, other)?)))
+            others.find_map(|(_, other)| Some((other, relation(job, other)?)))
         else {
             continue;
         };
@@ -33,12 +37,13 @@ pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
             SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => String::new(),
         };
         let message = format!(
-            "{} {relation} {} of roots.{}{line}; job directories need a separate folder, neither in another \
+            "{} {relation} {} of roots.{}{line}; {} need a separate folder, neither in another \
              root nor around it, because other jobs must not read or write there: move one of the two \
              (roots.inputs and roots.outputs may overlap)",
             job.folder.display(),
             other.folder.display(),
             other.folder_use.key(),
+            job.folder_use.phrase(),
         );
         job.given.blame(report, message);
     }

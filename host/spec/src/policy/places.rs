@@ -117,6 +117,9 @@ impl PolicySettings {
         if let (Some(folder), Some(given)) = (&spec.output, &raw.output) {
             self.check_path(FolderUse::Outputs, &given.key, folder, Some(&given.origin), report);
         }
+        if let (Some(store), Some(given)) = (&spec.job_store, &raw.job_store) {
+            self.check_path(FolderUse::JobStores, &given.key, store, Some(&given.origin), report);
+        }
         if let (Some(parent), Some(given)) = (&spec.parent, &raw.parent) {
             self.check_path(
                 FolderUse::Outputs,
@@ -157,6 +160,9 @@ impl PolicySettings {
         }
         if let Some(folder) = &spec.output {
             self.check_real_path(FolderUse::Outputs, "output", folder, report);
+        }
+        if let Some(store) = &spec.job_store {
+            self.check_real_path(FolderUse::JobStores, "job_store", store, report);
         }
         if let Some(parent) = &spec.parent {
             self.check_real_path(FolderUse::Outputs, "parent", &parent.folder, report);

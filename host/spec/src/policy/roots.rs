@@ -21,12 +21,13 @@ pub(super) struct PolicyRoot {
 }
 
 impl Roots {
-    /// Reads the group `roots`. Each key must be present, so that no kind of path is left open by oversight.
+    /// Reads the group `roots`. Each key must be present unless a missing one allows nothing, so that no kind
+    /// of path is left open by oversight.
     pub(super) fn read(mut group: UnreadNames<'_>, report: &ErrorReport) -> Self {
         let mut roots = Vec::new();
         let mut all_folders = Vec::new();
         for folder_use in FolderUse::ALL {
-            if !group.has(folder_use.key()) {
+            if !group.has(folder_use.key()) && !folder_use.is_optional() {
                 let message = "missing; name the folders, or write [] for none";
                 report.error(&group.origin, &join(&group.path, folder_use.key()), message);
             }

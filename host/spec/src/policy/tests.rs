@@ -12,14 +12,14 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A folder with `in/a.txt`, `weights/m.onnx`, `out`, `jobs`, `outside`, a component, a module and a crate.
-struct PolicyFixture {
+pub(super) struct PolicyFixture {
     /// The folder's path, without links.
-    base: PathBuf,
+    pub(super) base: PathBuf,
     _dir: TempDir,
 }
 
 impl PolicyFixture {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         for folder in ["in", "weights", "out", "jobs", "outside", "src/guest"] {
@@ -42,7 +42,12 @@ impl PolicyFixture {
         OperatorPolicy::load(&path).map_err(|errors| self.redacted(errors))
     }
 
-    fn job(&self, policy: &str, job: &str, set: &[(&str, &str)]) -> Result<JobSpec, SpecErrors> {
+    pub(super) fn job(
+        &self,
+        policy: &str,
+        job: &str,
+        set: &[(&str, &str)],
+    ) -> Result<JobSpec, SpecErrors> {
         let policy = self.policy(policy).unwrap();
         let path = self.base.join("job.yaml");
         fs::write(&path, job).unwrap();
@@ -66,9 +71,9 @@ impl PolicyFixture {
     }
 }
 
-const JOB: &str = "name: x\nentry_script: src/component.wasm\ninputs: {a: in}\n";
+pub(super) const JOB: &str = "name: x\nentry_script: src/component.wasm\ninputs: {a: in}\n";
 
-const ROOTS: &str = "roots:\n  inputs: ['[dir]/in']\n  side_inputs: ['[dir]/weights']\n  \
+pub(super) const ROOTS: &str = "roots:\n  inputs: ['[dir]/in']\n  side_inputs: ['[dir]/weights']\n  \
                      entry_scripts: ['[dir]/src']\n  outputs: ['[dir]/out']\n  \
                      job_directories: ['[dir]/jobs']\n";
 
@@ -181,6 +186,8 @@ fn roots_must_not_overlap_job_directories() {
         policy("[dir]/weights", "[dir]/weights/link"),
         policy(jobs, "['[dir]/jobs/deep', '[dir]/src/guest']"),
         policy(jobs, "['[dir]/weights/link/../../src']"),
+        policy(jobs, "['[dir]/jobs']\n  job_stores: ['[dir]/jobs/deep']"),
+        policy(jobs, "['[dir]/jobs']\n  job_stores: ['[dir]/out']"),
     ];
     let reported = refused.map(|policy| policy.unwrap_err().to_string() + "\n").concat();
     assert_snapshot!(reported, @"
@@ -189,6 +196,8 @@ fn roots_must_not_overlap_job_directories() {
     policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
     policy.yaml:6: roots.job_directories[1]: src/guest is in src of roots.entry_scripts on line 4; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
     policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:7: roots.job_stores[0]: jobs/deep is in jobs of roots.job_directories on line 6; job stores need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:7: roots.job_stores[0]: out is the same folder as out of roots.outputs on line 5; job stores need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
     ");
 }
 

@@ -64,6 +64,7 @@ fn least() -> JobSpec {
         gpus: 0,
         partition_keys: Vec::new(),
         output_format: OutputFormat::default(),
+        job_store: None,
         parent: None,
         latest: Vec::new(),
         notices: Vec::new(),

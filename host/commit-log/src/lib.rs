@@ -1,0 +1,35 @@
+//! The commit log of a job: numbered objects in a store that several machines can reach. What the log holds
+//! counts; nothing else does.
+//!
+//! A leader appends record n by creating an object whose name contains n, and only if no object of this name
+//! exists. So the log is also the fence between leaders: if another leader has appended record n, this
+//! leader's append fails, and it must end. No clock, lock or lease takes part in that decision.
+//!
+//! - [`LogStore`] is what the log needs of a store, and [`FolderStore`] is a folder, which may be shared;
+//! - [`CommitLog`] appends records and writes snapshots;
+//! - [`try_folder`] tries whether a folder can be such a store;
+//! - [`JobLogs`] finds and begins the logs of a job: each run that starts over has a log of its own.
+//!
+//! The payloads of records are bytes that this crate does not interpret.
+
+#![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "numbers of tests are small"))]
+
+mod commit_log;
+mod error;
+mod folder_store;
+mod job_logs;
+mod log_store;
+mod record;
+#[cfg(test)]
+mod simulation;
+mod trial;
+
+pub use commit_log::{CommitLog, Replay};
+pub use error::LogError;
+pub use folder_store::FolderStore;
+pub use job_logs::{JobLogs, RunList, RunLog};
+pub use log_store::LogStore;
+pub use record::{LogPosition, Record, RecordDamage, Writer};
+pub use trial::{TrialError, try_folder};
+
+use sandmill_files as files;

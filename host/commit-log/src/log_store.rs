@@ -1,0 +1,48 @@
+//! What a commit log needs of a store.
+
+use std::fmt::Debug;
+use std::io;
+
+/// A store of small objects that several machines can reach. The names of objects consist of parts that are
+/// separated by `/`. No object is ever overwritten.
+pub trait LogStore: Debug + Send + Sync {
+    /// Makes a folder, so that objects can be created in it. Does nothing if it exists, or if the store has no
+    /// folders.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn make_folder(&self, folder: &str) -> io::Result<()>;
+
+    /// Creates an object, unless one of this name exists. Fails if the folder was removed: a leader that was
+    /// replaced must not begin the log of a removed job again. Returns whether it was created. When this returns
+    /// true, the object is durable, and every machine sees all of it or nothing.
+    ///
+    /// # Errors
+    /// If the store fails. The object may exist nevertheless: only the reply may have been lost.
+    fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
+
+    /// Makes an object durable, if `create` failed after the object had got its name.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn make_durable(&self, name: &str) -> io::Result<()>;
+
+    /// Removes an object. Only snapshots are removed. A missing object is not an error.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Reads an object. `None` if there is none of this name.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
+
+    /// The last parts of the names of all objects whose names consist of this folder, `/`, and one more part.
+    /// In no particular order.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn list(&self, folder: &str) -> io::Result<Vec<String>>;
+}

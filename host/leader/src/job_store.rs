@@ -1,0 +1,241 @@
+//! The store of a job: a folder that several machines share. It has the job's commit log, from which another
+//! machine can continue the job.
+
+use super::claim::{Claim, JobDirLock};
+use super::claim_error::ClaimError;
+use super::job_state::{JobStanding, JobState};
+use super::prepare_error::PreparationError;
+use crate::fail_point;
+use crate::journal::{Journal, JournalError, LogSummary, directory_id, remove_journal};
+use crate::model::{JobDir, JobStatus};
+use crate::spec::JobSpec;
+use sandmill_commit_log::{CommitLog, FolderStore, JobLogs, RunList, RunLog};
+use serde_json::Value;
+use std::error::Error;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The store of one job.
+#[derive(Debug)]
+pub(super) struct JobStore {
+    logs: JobLogs,
+    /// The runs that this process has seen, and on which its decisions rest.
+    runs: RunList,
+    /// The job's folder in the store.
+    folder: PathBuf,
+    /// The job's tenant.
+    tenant: String,
+    /// Whether the results of a completed job may be reused.
+    reuse: bool,
+}
+
+impl JobStore {
+    /// The store of a job in a folder, whose path has no links. The folder must exist, so that a shared folder
+    /// that is not mounted is noticed.
+    pub(super) fn open(folder: &Path, spec: &JobSpec, reuse: bool) -> Result<Self, ClaimError> {
+        if !folder.is_dir() {
+            return Err(ClaimError::NoJobStore(folder.to_owned()));
+        }
+        let folder = folder.join(&spec.name);
+        // A log that another user can write could make this job continue what never ran.
+        if let Some(why) = folder.metadata().ok().and_then(|found| why_not_own(&found)) {
+            return Err(ClaimError::StoreNotOwn { folder, why });
+        }
+        let logs = JobLogs::new(Arc::new(FolderStore::new(folder.clone())));
+        let runs = logs.runs_begun().map_err(JournalError::from)?;
+        let tenant = spec.settings.tenant.clone();
+        Ok(Self { logs, runs, folder, tenant, reuse: reuse && spec.settings.allow_reuse })
+    }
+
+    /// Makes the job directory include everything in the commit log. If the directory is empty, it becomes
+    /// the directory of the job that the log describes. Returns the log, to continue it. `None` if the store
+    /// has no log that can be continued.
+    pub(super) fn catch_up<E: Error + 'static>(
+        &self,
+        held: &mut JobDirLock,
+        job_dir: &JobDir,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Option<CommitLog>, PreparationError<E>> {
+        let local = LocalRun::read(job_dir)?;
+        let Some(run) = self.logs.latest(&self.runs) else {
+            return Ok(self.without_log(held, local.as_ref()).map(|()| None)?);
+        };
+        let summary = LogSummary::read(&run)?;
+        let is_local = local.as_ref().is_some_and(|local| local.id == run.id());
+        // The log of a local run in the list has ended, if it is not the latest one.
+        let is_obsolete =
+            local.as_ref().is_some_and(|local| !is_local && self.runs.contains(&local.id));
+        if summary.is_superseded {
+            return match local {
+                Some(local) if is_local || local.has_log || is_obsolete => {
+                    let (dir, store) = (held.root(), self.folder.clone());
+                    Err(ClaimError::StartedOver { dir, store }.into())
+                }
+                _ => Ok(None),
+            };
+        }
+        if let Some(local) = local.filter(|_| !is_local && !is_obsolete) {
+            let (dir, store) = (held.root(), self.folder.clone());
+            let (local, found) = (local.id, run.id().to_owned());
+            return Err(ClaimError::OtherRun { dir, store, local, found }.into());
+        }
+        self.continue_run(&run, summary, is_local, held, job_dir, say).map(Some)
+    }
+
+    /// Checks a job directory whose job has no log in the store.
+    fn without_log(&self, held: &JobDirLock, local: Option<&LocalRun>) -> Result<(), ClaimError> {
+        let has_ended = held.earlier().is_some_and(|run| run.status == JobStanding::Completed);
+        match local {
+            // The log was there, and is gone: without it, no fence keeps other leaders out.
+            Some(local) if local.has_log && !has_ended => {
+                Err(ClaimError::LogGone { dir: held.root(), store: self.folder.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn continue_run<E: Error + 'static>(
+        &self,
+        run: &RunLog,
+        summary: LogSummary,
+        is_local: bool,
+        held: &mut JobDirLock,
+        job_dir: &JobDir,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<CommitLog, PreparationError<E>> {
+        let is_own = summary.directory == directory_id(&job_dir.journal());
+        let is_completed = summary.status == Some(JobStatus::Completed);
+        let state = self.state(summary.job_state, held)?;
+        if is_completed && !is_own && !(self.reuse && has_output(&state)) {
+            let output = held.output().to_owned();
+            let store = self.folder.clone();
+            return Err(ClaimError::FinishedElsewhere { name: state.name, output, store }.into());
+        }
+        if is_local {
+            if !is_completed {
+                held.reopen();
+            }
+        } else {
+            let writer = summary.writer.map_or_else(
+                || "another process".to_owned(),
+                |writer| format!("process {} on {}", writer.pid, writer.host),
+            );
+            say(&format!(
+                "the job was last run by {writer}; continuing it here, from its commit log in {}",
+                self.folder.display()
+            ));
+            // A journal of a run that was started over has no meaning any longer.
+            remove_journal(&job_dir.journal())?;
+            // `job.json` comes first: without it, a directory with a journal is not a job directory.
+            held.restore(state)?;
+        }
+        Ok(Journal::catch_up(&job_dir.journal(), run)?)
+    }
+
+    /// Checks that the job may be started over, if the store has a log of it. If another job directory has
+    /// written the log, this one then knows what to remove from the output.
+    pub(super) fn check_overwrite(
+        &self,
+        held: &mut JobDirLock,
+        job_dir: &JobDir,
+    ) -> Result<(), ClaimError> {
+        let Some(run) = self.logs.latest(&self.runs) else { return Ok(()) };
+        if LocalRun::read(job_dir)?.is_some_and(|local| local.id == run.id()) {
+            return Ok(());
+        }
+        // A damaged log can be superseded, too. What is intact of it says what to remove.
+        let summary = LogSummary::read_intact(&run)?;
+        match self.state(summary.job_state, held) {
+            Ok(state) => held.know_earlier(state),
+            Err(taken @ ClaimError::StoreTaken { .. }) if !summary.is_superseded => {
+                return Err(taken);
+            }
+            Err(_) => {}
+        }
+        Ok(())
+    }
+
+    /// The job that a log describes. Fails if it is another job of the same name.
+    fn state(&self, job_state: Value, held: &JobDirLock) -> Result<JobState, ClaimError> {
+        let store = || self.folder.clone();
+        let state = JobState::parse(job_state)
+            .map_err(|what| ClaimError::UnknownStateInLog { store: store(), what })?;
+        let tenant = state.started_by.as_ref().map_or("", |started_by| &started_by.tenant);
+        if state.output == held.output() && tenant == self.tenant {
+            return Ok(state);
+        }
+        Err(ClaimError::StoreTaken { name: state.name, output: state.output, store: store() })
+    }
+
+    /// Ends the log of the latest run, because the run `id` starts the job over. From now on, no leader of
+    /// an earlier run can commit anything.
+    pub(super) fn supersede(&self, id: &str) -> Result<(), JournalError> {
+        Ok(self.logs.supersede(&self.runs, &Journal::superseded(Some(id)))?)
+    }
+
+    /// Begins a log for a journal, and connects the journal to it. The journal may be one that had no log before.
+    /// Then the earlier runs in the store have ended.
+    pub(super) fn begin(
+        &self,
+        journal: &mut Journal,
+        job_state: Value,
+    ) -> Result<(), JournalError> {
+        let id = journal.job()?.id;
+        // For a new journal, the claim of the job directory has done this.
+        if !journal.is_new() && !self.runs.awaits(&id) {
+            self.supersede(&id)?;
+        }
+        self.logs.announce(&self.runs, &id)?;
+        fail_point::pass("run-announced");
+        let state = journal.log_state(job_state.clone())?;
+        let (log, begun) = self.logs.begin(&id, &Journal::first_record(state))?;
+        journal.connect(log, begun, job_state)
+    }
+}
+
+/// Reverts the claim of a job that never began, and ends its log.
+pub(super) fn undo(claim: &Claim, store: Option<&JobStore>) -> Result<(), ClaimError> {
+    if let Some(store) = store.filter(|_| claim.is_new()) {
+        // The log ends first: while there is a log that counts, another machine continues the job.
+        let runs = store.logs.runs_begun().map_err(JournalError::from)?;
+        if runs.is_last(claim.id()) {
+            let ended = store.logs.supersede(&runs, &Journal::superseded(None));
+            ended.map_err(JournalError::from)?;
+        }
+    }
+    claim.undo()
+}
+
+/// Whether the output folder has the output file of a completed job.
+fn has_output(state: &JobState) -> bool {
+    state.output_file.as_ref().is_none_or(|file| state.output.join(file).exists())
+}
+
+/// Why a folder of commit logs cannot be trusted. `None` if only this user can write to it.
+fn why_not_own(found: &Metadata) -> Option<String> {
+    let (owner, user) = (found.uid(), rustix::process::geteuid().as_raw());
+    if owner != user {
+        return Some(format!(
+            "it belongs to the user with the ID {owner}, and sandmill runs as {user} (a shared folder may \
+             replace the user root by another one)"
+        ));
+    }
+    (found.mode() & 0o022 != 0).then(|| "other users can write to it".to_owned())
+}
+
+/// The run whose journal a job directory holds.
+pub(super) struct LocalRun {
+    id: String,
+    /// Whether the journal was connected to a log.
+    pub(super) has_log: bool,
+}
+
+impl LocalRun {
+    /// `None` if there is no journal, or none that can be used.
+    pub(super) fn read(job_dir: &JobDir) -> Result<Option<Self>, JournalError> {
+        let Some(journal) = Journal::open_if_usable(&job_dir.journal())? else { return Ok(None) };
+        Ok(Some(Self { id: journal.job()?.id, has_log: journal.log_position()?.is_some() }))
+    }
+}

@@ -1,0 +1,299 @@
+//! The journal of a job that has a store. The commit log in the store decides what counts, and the journal is
+//! this machine's view of it: each change is a record of the log before it is in the journal. So the journal
+//! can be made again from the log, also on another machine.
+
+use super::log_reader::{LogReader, parse};
+use super::log_record::{FROM_LOG_NOTE, LogRecord, LogState, POSITION_KEY};
+use super::store::{LogWrite, keep_private};
+use super::{EntryOrder, Journal, JournalChanges, JournalError};
+use crate::fail_point;
+use crate::model::JobStatus;
+use sandmill_commit_log::{CommitLog, LogError, LogPosition, Replay, RunLog, Writer};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+use tracing::warn;
+
+/// What a commit log says about its job, besides the journal's content.
+#[derive(Debug, Default)]
+pub struct LogSummary {
+    /// As in [`LogState::job_state`].
+    pub job_state: Value,
+    /// As in [`LogState::directory`].
+    pub directory: String,
+    /// The process that wrote the last record. `None` if a snapshot includes all records.
+    pub writer: Option<Writer>,
+    /// How the job ended. `None` if it has not ended, or was resumed since.
+    pub status: Option<JobStatus>,
+    /// Whether the job has been started over, so that this run of it no longer counts.
+    pub is_superseded: bool,
+}
+
+impl LogSummary {
+    /// Reads a log.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn read(run: &RunLog) -> Result<Self, JournalError> {
+        let mut summary = Self::default();
+        summary.read_all(run)?;
+        Ok(summary)
+    }
+
+    /// Reads a log up to the first damaged record.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn read_intact(run: &RunLog) -> Result<Self, JournalError> {
+        let mut summary = Self::default();
+        match summary.read_all(run) {
+            Err(error @ JournalError::Log { source: LogError::Unavailable { .. } }) => Err(error),
+            _ => Ok(summary),
+        }
+    }
+
+    fn read_all(&mut self, run: &RunLog) -> Result<(), JournalError> {
+        run.replay::<JournalError>(&mut |replay| {
+            match replay {
+                Replay::Snapshot { number, payload } => self.begin(parse(number, payload)?),
+                Replay::Record { number, record } => {
+                    self.writer = Some(record.writer.clone());
+                    self.add(parse(number, &record.payload)?);
+                }
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    fn begin(&mut self, state: LogState) {
+        let LogState { job_state, directory, status, .. } = state;
+        (self.job_state, self.directory, self.status) = (job_state, directory, status);
+    }
+
+    fn add(&mut self, record: LogRecord) {
+        match record {
+            LogRecord::Begin(state) => self.begin(*state),
+            LogRecord::Lead { job_state, directory } => {
+                (self.job_state, self.directory) = (job_state, directory);
+            }
+            LogRecord::Changes(changes) if changes.reopened => self.status = None,
+            LogRecord::Changes(_) => {}
+            LogRecord::End { status, .. } => self.status = Some(status),
+            LogRecord::Superseded { .. } => self.is_superseded = true,
+        }
+    }
+}
+
+impl Journal {
+    /// Makes the journal at `path` include everything in the log. The journal may be missing, unusable, or
+    /// older than the log. Returns the log, ready for the next record.
+    ///
+    /// # Errors
+    /// If the log cannot be read, or is not the one that the journal comes from, or if the journal cannot be
+    /// written.
+    pub fn catch_up(path: &Path, run: &RunLog) -> Result<CommitLog, JournalError> {
+        let mut reader = LogReader::new(path, directory_id(path));
+        if let Some(journal) = Self::open_if_usable(path)? {
+            let position = journal.log_position()?;
+            reader.first = position.as_ref().map(|position| position.number);
+            reader.journal = position.map(|position| (journal, position));
+        }
+        let log = run.replay::<JournalError>(&mut |replay| reader.read(replay))?;
+        match reader.journal {
+            Some((_, position)) if position.number >= log.next() => {
+                let last = log.next().saturating_sub(1);
+                let what = format!(
+                    "ends with record {last}, and the job wrote record {}",
+                    position.number
+                );
+                Err(JournalError::OtherLog { what })
+            }
+            _ => Ok(log),
+        }
+    }
+
+    /// Opens the journal. `None` if there is no journal, or the file cannot be used: a commit log may restore
+    /// it.
+    ///
+    /// # Errors
+    /// If another process uses the journal, or another version of Sandmill wrote it.
+    pub fn open_if_usable(path: &Path) -> Result<Option<Self>, JournalError> {
+        match Self::open(path) {
+            Ok(journal) => Ok(Some(journal)),
+            Err(
+                JournalError::Missing(_)
+                | JournalError::Corrupt { .. }
+                | JournalError::Version { found: 0, .. },
+            ) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The state of the job, for a log that begins, or for a snapshot.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn log_state(&self, job_state: Value) -> Result<LogState, JournalError> {
+        let mut content = JournalChanges { files: self.files()?, ..JournalChanges::default() };
+        self.for_each(EntryOrder::Commit, |committed| content.entries.push(committed.entry))?;
+        content.notes =
+            self.notes("")?.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        let directory = directory_id(self.path());
+        Ok(LogState { job_state, directory, job: self.job()?, content, status: self.finished()? })
+    }
+
+    /// Connects the journal to a log that has just begun with this journal's state.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub fn connect(
+        &mut self,
+        log: CommitLog,
+        begun: LogPosition,
+        job_state: Value,
+    ) -> Result<(), JournalError> {
+        self.log = Some(log);
+        self.job_state = job_state;
+        self.write(&JournalChanges::default(), None, LogWrite::Recorded(begun))
+    }
+
+    /// Connects the journal to a log that it has caught up with, and records there that this process leads
+    /// the job from now on.
+    ///
+    /// # Errors
+    /// If another process has written to the log since, or the log or the journal fails.
+    pub fn lead(&mut self, mut log: CommitLog, job_state: Value) -> Result<(), JournalError> {
+        let directory = directory_id(self.path());
+        let record = LogRecord::Lead { job_state: job_state.clone(), directory };
+        let position = log.append(&record.to_bytes())?;
+        self.connect(log, position, job_state)
+    }
+
+    /// The payload of the last record of a log whose job is started over by the run `by`, or undone.
+    pub fn superseded(by: Option<&str>) -> Vec<u8> {
+        LogRecord::Superseded { by: by.map(str::to_owned) }.to_bytes()
+    }
+
+    /// The payload of record 0.
+    pub fn first_record(state: LogState) -> Vec<u8> {
+        LogRecord::Begin(Box::new(state)).to_bytes()
+    }
+
+    /// Whether the journal is connected to a commit log.
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
+    }
+
+    /// Fails if another process leads the job. Call this before a change of the output that comes before or
+    /// after the commit. Only [`commit`](Self::commit) is sure to notice another leader.
+    ///
+    /// # Errors
+    /// If another process leads the job, or the log cannot be read.
+    pub fn check_lead(&mut self) -> Result<(), JournalError> {
+        self.log.as_mut().map_or(Ok(()), |log| Ok(log.check()?))
+    }
+
+    /// Whether another process may lead the job, or the last changes may be committed although that failed.
+    /// Then this process must leave everything unchanged that another one may use, such as the output.
+    pub fn may_be_replaced(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| !log.is_open())
+    }
+
+    /// Whether the journal includes records of another job directory since the last call of
+    /// [`forget_origin`](Self::forget_origin). The files of workers that these records name are not here.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn is_from_log(&self) -> Result<bool, JournalError> {
+        Ok(self.noted(FROM_LOG_NOTE)?.is_some())
+    }
+
+    /// Call this when nothing in the journal refers to files of another job directory any longer. `notes` are
+    /// written together with that.
+    ///
+    /// # Errors
+    /// If the journal cannot be written.
+    pub fn forget_origin(
+        &mut self,
+        mut notes: Vec<(String, Option<String>)>,
+    ) -> Result<(), JournalError> {
+        notes.push((FROM_LOG_NOTE.to_owned(), None));
+        self.commit(&JournalChanges { notes, ..JournalChanges::default() })
+    }
+
+    /// The position of the last record that the journal includes. `None` if it was never connected to a log.
+    ///
+    /// # Errors
+    /// If the journal cannot be read.
+    pub fn log_position(&self) -> Result<Option<LogPosition>, JournalError> {
+        let value = self.value(POSITION_KEY)?;
+        Ok(value.and_then(|value| {
+            let (number, nonce) = value.split_once(' ')?;
+            Some(LogPosition { number: number.parse().ok()?, nonce: nonce.to_owned() })
+        }))
+    }
+
+    /// Writes a snapshot, if one is due. A failure is only logged: the log does not need snapshots.
+    pub(super) fn write_snapshot_if_due(&mut self) {
+        let Some(mut log) = self.log.take_if(|log| log.snapshot_is_due()) else { return };
+        let state = || {
+            let state = self.log_state(self.job_state.clone())?;
+            Ok::<_, JournalError>(serde_json::to_vec(&state).unwrap_or_default())
+        };
+        if let Err(error) = log.write_snapshot(state) {
+            warn!("no snapshot of the commit log was written: {error}");
+        }
+        self.log = Some(log);
+    }
+
+    /// Makes the journal again from the state after a record.
+    pub(super) fn restore(
+        path: &Path,
+        at: LogPosition,
+        state: &LogState,
+    ) -> Result<Self, JournalError> {
+        remove_journal(path)?;
+        fail_point::pass("journal-removed");
+        let mut journal = Self::create(path, &state.job)?;
+        let mut content = state.content.clone();
+        content.notes.push((FROM_LOG_NOTE.to_owned(), Some(String::new())));
+        journal.write(&content, state.status, LogWrite::Recorded(at))?;
+        Ok(journal)
+    }
+}
+
+/// A text that identifies the job directory of a journal, among the directories of all machines. If the
+/// directory is moved, it keeps its text. A copy of the directory has another one.
+pub fn directory_id(journal: &Path) -> String {
+    let host = Writer::this_process().host;
+    let found = journal.parent().and_then(|folder| folder.metadata().ok());
+    // The inode's number may be used again after the directory was removed. The time of creation differs then.
+    let created = found.as_ref().and_then(|found| found.created().ok());
+    let created = created.and_then(|at| at.duration_since(UNIX_EPOCH).ok()).unwrap_or_default();
+    let inode = found.map_or(0, |found| found.ino());
+    format!("{host}:{inode}:{}", created.as_nanos())
+}
+
+/// Removes a journal. Does nothing if there is none.
+///
+/// # Errors
+/// If the journal cannot be removed.
+pub fn remove_journal(path: &Path) -> Result<(), JournalError> {
+    keep_private(path);
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut file = OsString::from(path);
+        file.push(suffix);
+        match fs::remove_file(file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(JournalError::ReadOnly(path.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}

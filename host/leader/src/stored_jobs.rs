@@ -1,0 +1,108 @@
+//! The jobs whose commit logs are in a job store, for `sandmill clean --store`.
+
+use super::claim_error::ClaimError;
+use super::folder_lock::FolderLock;
+use super::job_state::JobState;
+use crate::files::remove_tree;
+use crate::journal::{Journal, JournalError, LogSummary};
+use crate::model::JobStatus;
+use jiff::Timestamp;
+use sandmill_commit_log::{FolderStore, JobLogs};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The prefix of a folder that is being removed.
+const REMOVED_PREFIX: &str = ".removed-";
+
+/// A job whose commit log is in a job store.
+#[derive(Clone, Debug)]
+pub struct StoredJob {
+    /// The job's name.
+    pub name: String,
+    /// The job's folder in the store.
+    pub folder: PathBuf,
+    /// How the job ended. `None` if it has not ended, or was started over and did not begin.
+    pub status: Option<JobStatus>,
+    /// When the last record was written.
+    pub last_record: Timestamp,
+    /// The job's output folder. `None` if the log does not say it.
+    output: Option<PathBuf>,
+}
+
+impl StoredJob {
+    /// Removes the job's logs. A leader of the job that is still alive can then no longer commit anything.
+    /// Returns false, and removes nothing, if a process works in the job's output folder.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn remove(&self) -> Result<bool, ClaimError> {
+        let output = self.output.as_deref().filter(|output| output.is_dir());
+        let lock = output.map(FolderLock::try_lock).transpose();
+        let lock = lock.map_err(|e| ClaimError::io("lock the folder", &self.folder, e))?;
+        if matches!(lock, Some(None)) {
+            return Ok(false);
+        }
+        let logs = logs_in(&self.folder);
+        let runs = logs.runs_begun().map_err(JournalError::from)?;
+        logs.supersede(&runs, &Journal::superseded(None)).map_err(JournalError::from)?;
+        // First the folder gets another name, so that it vanishes as a whole: while some records are missing, a
+        // leader that was replaced could create them again.
+        let away = self.folder.with_file_name(format!("{REMOVED_PREFIX}{}", self.name));
+        let removed = remove_tree(&away)
+            .and_then(|()| fs::rename(&self.folder, &away))
+            .and_then(|()| remove_tree(&away));
+        removed.map_err(|e| ClaimError::io("remove", &self.folder, e))?;
+        Ok(true)
+    }
+}
+
+/// The jobs in a job store, sorted by name. Also returns an error for each folder whose log cannot be read.
+///
+/// # Errors
+/// If the store's folder cannot be read.
+pub fn stored_jobs(store: &Path) -> io::Result<(Vec<StoredJob>, Vec<String>)> {
+    let store = store.canonicalize()?;
+    let (mut jobs, mut troubles) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(&store)? {
+        let entry = entry?;
+        let folder = entry.path();
+        // The store's folder may hold other things, too.
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !entry.file_type()?.is_dir() || !folder.join("runs").is_dir() {
+            continue;
+        }
+        match read(&name, &folder) {
+            Ok(job) => jobs.extend(job),
+            Err(error) => troubles.push(format!("{}: {error}", folder.display())),
+        }
+    }
+    jobs.sort_by(|a, b| a.name.cmp(&b.name));
+    troubles.sort();
+    Ok((jobs, troubles))
+}
+
+/// `None` if the folder has no log.
+fn read(name: &str, folder: &Path) -> Result<Option<StoredJob>, JournalError> {
+    let logs = logs_in(folder);
+    let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
+    let summary = LogSummary::read(&run)?;
+    let state = JobState::parse(summary.job_state).ok();
+    let status = summary.status.filter(|_| !summary.is_superseded);
+    let log = folder.join(run.id()).join("log");
+    let times = fs::read_dir(log).into_iter().flatten().flatten();
+    let times = times.filter_map(|entry| entry.metadata().ok()?.modified().ok());
+    let last_record = times.max().and_then(|time| Timestamp::try_from(time).ok());
+    Ok(Some(StoredJob {
+        name: name.to_owned(),
+        folder: folder.to_owned(),
+        status,
+        last_record: last_record.unwrap_or_else(Timestamp::now),
+        output: state.map(|state| state.output),
+    }))
+}
+
+fn logs_in(folder: &Path) -> JobLogs {
+    JobLogs::new(Arc::new(FolderStore::new(folder.to_owned())))
+}

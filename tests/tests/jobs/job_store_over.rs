@@ -1,0 +1,305 @@
+//! Jobs with a `job_store` that start over, change, or return in an old state. Each machine is a job directory.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+use crate::job_store::{FAIL_POINT, assert_complete, job, rows, run_on};
+use sandmill_tests::{Ran, TestJob, guest, root, sandmill, texts};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Only one job of a name can have its log in a job store, also if it starts over.
+#[test]
+fn two_jobs_of_one_name_do_not_share_a_log() {
+    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
+    assert_eq!(ran.code, -9, "{ran}");
+    let other = |job: TestJob, options: &[&str]| {
+        let options = [&["--set", "output=shared/other"], options].concat();
+        let ran = run_on(job.env(FAIL_POINT, ""), "second", &options);
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the job store already has a job 'test', with the output folder [DIR]/shared/out (its commit log is in [DIR]/shared/jobs/test): give this job another name or another job_store");
+        }
+        ran.into_job()
+    };
+    let job = other(other(ran.into_job(), &[]), &["--overwrite"]);
+    let ran = run_on(job, "third", &[]);
+    ran.exits_with(0);
+    assert_complete(&ran, true);
+}
+
+/// A run with `--overwrite` ends the log of the earlier run before it removes anything. If it is killed then,
+/// the earlier run does not come back by accident.
+#[test]
+fn an_interrupted_overwrite_ends_the_earlier_run() {
+    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
+    assert_eq!(ran.code, -9, "{ran}");
+    fs::remove_dir_all(ran.dir().join("shared/out")).unwrap();
+    let ran =
+        run_on(ran.into_job().env(FAIL_POINT, "earlier-run-superseded"), "first", &["--overwrite"]);
+    assert_eq!(ran.code, -9, "{ran}");
+    let ran = run_on(ran.into_job().env(FAIL_POINT, ""), "first", &[]);
+    insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the run in [DIR]/first no longer counts: its commit log in [DIR]/shared/jobs/test was ended, by a run with --overwrite that was interrupted, or because the job did not begin; run the job again with --overwrite");
+    let ran = run_on(ran.into_job(), "first", &["--overwrite"]);
+    ran.exits_with(0);
+    assert_complete(&ran, true);
+}
+
+/// The output of the earlier run is known from its log, so another machine can start over.
+#[test]
+fn another_machine_can_start_over() {
+    let job = texts("run_only").yaml("output: shared/out\njob_store: shared/jobs");
+    fs::create_dir_all(job.path("shared/jobs")).unwrap();
+    let ran = run_on(job, "first", &[]);
+    ran.exits_with(0);
+    let before = rows(&ran);
+    let ran = run_on(ran.into_job(), "second", &["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(rows(&ran), before);
+    // A completed job is not run again without being asked.
+    let ran = run_on(ran.into_job(), "third", &["--no-reuse"]);
+    insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: job 'test' was completed from another job directory, and its results went to [DIR]/shared/out (its commit log is in [DIR]/shared/jobs/test): use --overwrite to run it again");
+    // A damaged log does not prevent it.
+    for log in log_files(&ran) {
+        fs::write(log, "damaged").unwrap();
+    }
+    let ran = run_on(ran.into_job(), "second", &[]);
+    ran.exits_with(2).says("the job store is damaged").says("run the job again with --overwrite");
+    let ran = run_on(ran.into_job(), "second", &["--overwrite"]);
+    ran.exits_with(0);
+    assert_eq!(rows(&ran), before);
+}
+
+/// A job that never began leaves no log that another machine would continue.
+#[test]
+fn a_job_that_never_began_is_not_continued() {
+    let job = TestJob::new(&guest("run_only")).yaml(
+        "inputs: {texts: {path: in.db, format: sqlite, query: SELECT 1 AS a}}\n\
+         output: shared/out\njob_store: shared/jobs",
+    );
+    fs::create_dir_all(job.path("shared/jobs")).unwrap();
+    let ran = run_on(job.file("in.db", "not a database"), "first", &[]);
+    ran.exits_with(2).says("did not begin");
+    assert!(!ran.has("first"), "{ran}");
+    let job_file = fs::read_to_string(ran.dir().join("job.yaml")).unwrap();
+    let job_file = job_file.replace("sqlite, query: SELECT 1 AS a", "files");
+    fs::write(ran.dir().join("job.yaml"), job_file).unwrap();
+    let ran = run_on(ran.into_job(), "second", &[]);
+    assert!(!ran.exits_with(0).messages().contains("continuing"), "{ran}");
+    assert_eq!(rows(&ran).len(), 1);
+}
+
+/// The logs of ended jobs are removed. Other jobs keep theirs, unless they are asked for.
+#[test]
+fn the_logs_of_ended_jobs_can_be_removed() {
+    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
+    assert_eq!(ran.code, -9, "{ran}");
+    let clean = |job: TestJob, options: &[&str]| {
+        let clean = ["clean", "--store", "shared/jobs", "--older-than", "0s"];
+        job.command(&[&clean, options].concat())
+    };
+    let ran = clean(ran.into_job().env(FAIL_POINT, ""), &[]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "0 jobs, 0 bytes freed\n"), "{ran}");
+    let ran = run_on(ran.into_job(), "second", &[]);
+    ran.exits_with(0);
+    let ran = clean(ran.into_job(), &["--dry-run"]);
+    assert!(ran.stdout.contains("would remove ") && ran.has("shared/jobs/test"), "{ran}");
+    let ran = clean(ran.into_job(), &["--json"]);
+    assert!(ran.stdout.contains("\"state\": \"completed\""), "{ran}");
+    assert_eq!(fs::read_dir(ran.dir().join("shared/jobs")).unwrap().count(), 0);
+    // The job directory still has the result. An older one cannot continue without the log.
+    let ran = run_on(ran.into_job(), "second", &[]);
+    ran.exits_with(0);
+    let ran = run_on(ran.into_job(), "first", &[]);
+    ran.exits_with(2).says("has a commit log in the job store, and");
+    assert_complete(&ran, true);
+}
+
+#[test]
+fn doctor_tries_a_job_store() {
+    let tried = |job: TestJob, store: &str| job.command(&["doctor", "--store", store]);
+    let ran = tried(job(), "shared/jobs");
+    let line = |ran: &Ran| {
+        let line = ran.stdout.lines().find(|line| line.contains("job store")).unwrap();
+        line.replace(&format!("{}/", ran.dir().display()), "")
+    };
+    insta::assert_snapshot!(line(&ran), @"  ok        the job store: files can be created once, synced, read and locked in shared/jobs; to check that other machines share the folder, run this there, too");
+    let ran = tried(ran.into_job(), "missing");
+    insta::assert_snapshot!(line(&ran), @"  WRONG     the job store: missing is not a folder: make it, or mount the shared folder");
+    assert_eq!(ran.code, 2, "{ran}");
+}
+
+/// Kills the job on this machine at the fail point.
+fn killed_at(job: TestJob, point: &str, machine: &str, options: &[&str]) -> TestJob {
+    let ran = run_on(job.env(FAIL_POINT, point), machine, options);
+    assert_eq!(ran.code, -9, "{point}: {ran}");
+    ran.into_job().env(FAIL_POINT, "")
+}
+
+fn copy(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
+    assert!(copied.success());
+}
+
+fn empty(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) }.unwrap();
+    }
+}
+
+/// Two jobs of one name start at once, with different outputs. One of them runs, undisturbed.
+#[test]
+fn of_two_jobs_that_start_at_once_one_runs() {
+    let one = job();
+    let other = one.path("other.yaml");
+    let text = fs::read_to_string(one.path("job.yaml")).unwrap();
+    fs::write(&other, text.replace("shared/out", "shared/other")).unwrap();
+    let start = |file: &str, machine: &str| {
+        Command::new(sandmill())
+            .args(["run", file, "--job-dir", machine])
+            .current_dir(one.path(""))
+            .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
+            .output()
+            .unwrap()
+    };
+    let codes = std::thread::scope(|scope| {
+        let second = scope.spawn(|| start("other.yaml", "second"));
+        let first = start("job.yaml", "first");
+        [first.status.code(), second.join().unwrap().status.code()]
+    });
+    assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
+    let output = if codes[0] == Some(0) { "shared/out" } else { "shared/other" };
+    assert_eq!(
+        fs::read_to_string(one.path(output).join("parallel_run_step.txt")).unwrap().lines().count(),
+        6
+    );
+}
+
+/// The job directory is restored from a backup, or emptied, in place. So it is the same folder as before, without
+/// the files that its workers left since.
+#[test]
+fn a_job_directory_that_was_restored_in_place_does_no_harm() {
+    for is_restored in [true, false] {
+        let job = killed_at(job(), "journaled:1", "first", &[]);
+        let (first, backup) = (job.path("first"), job.path("backup"));
+        copy(&first, &backup);
+        let job = killed_at(job, "journaled:2", "first", &[]);
+        empty(&first);
+        if is_restored {
+            copy(&backup.join("."), &first);
+        }
+        let ran = run_on(job, "first", &[]);
+        ran.exits_with(0);
+        assert_complete(&ran, true);
+    }
+}
+
+/// The journal of the second machine was made from the log, and is made from it again.
+#[test]
+fn a_continued_job_directory_may_be_emptied() {
+    let job = killed_at(job(), "journaled:1", "first", &[]);
+    let job = killed_at(job, "journaled:3", "second", &[]);
+    empty(&job.path("second"));
+    let ran = run_on(job, "second", &[]);
+    ran.exits_with(0);
+    assert_complete(&ran, true);
+}
+
+/// A job begins without a store, and gets one later. Its files still wait to be published.
+#[test]
+fn a_job_can_get_a_store_later() {
+    for point in ["run-announced", "log-led", "journaled"] {
+        let with_store = job();
+        let text = fs::read_to_string(with_store.path("job.yaml")).unwrap();
+        let without = text.replace("job_store: shared/jobs", "");
+        fs::write(with_store.path("job.yaml"), without).unwrap();
+        let job = killed_at(with_store, "journaled:2", "first", &[]);
+        fs::write(job.path("job.yaml"), text).unwrap();
+        let job = killed_at(job, point, "first", &[]);
+        let machine = if point == "run-announced" { "first" } else { "second" };
+        let ran = run_on(job, machine, &[]);
+        ran.exits_with(0);
+        assert_complete(&ran, true);
+    }
+}
+
+/// The leader is killed between the list of runs and its log.
+#[test]
+fn a_run_without_records_begins_its_log_later() {
+    for machine in ["first", "second"] {
+        let job = killed_at(job(), "run-announced", "first", &[]);
+        let ran = run_on(job, machine, &[]);
+        ran.exits_with(0);
+        assert_complete(&ran, true);
+    }
+}
+
+/// Without its store, a job cannot start over: another machine would continue its log.
+#[test]
+fn a_job_does_not_start_over_without_its_store() {
+    let job = killed_at(job(), "journaled:1", "first", &[]);
+    let text = fs::read_to_string(job.path("job.yaml")).unwrap();
+    fs::write(job.path("job.yaml"), text.replace("job_store: shared/jobs", "")).unwrap();
+    let ran = run_on(job, "first", &["--overwrite"]);
+    insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the job in [DIR]/first has a commit log in a job store, and the job file no longer names one: set job_store again, also to start over with --overwrite");
+}
+
+/// A run with `--overwrite` is lost at any step, with its machine or without it.
+#[test]
+fn an_interrupted_overwrite_can_be_repeated() {
+    for point in [
+        "job-claimed",
+        "earlier-run-superseded",
+        "earlier-run-removed",
+        "journal-made",
+        "run-announced",
+    ] {
+        for is_lost in [false, true] {
+            let job = texts("run_only").yaml("output: shared/out\njob_store: shared/jobs");
+            fs::create_dir_all(job.path("shared/jobs")).unwrap();
+            let ran = run_on(job, "first", &[]);
+            ran.exits_with(0);
+            let before = rows(&ran);
+            let job = killed_at(ran.into_job(), point, "first", &["--overwrite"]);
+            let machine = if is_lost { "second" } else { "first" };
+            // Without the option, an earlier run counts, or the job says what to do.
+            let ran = run_on(job, machine, &[]);
+            assert!([0, 2].contains(&ran.code), "{point}: {ran}");
+            let ran = run_on(ran.into_job(), machine, &["--overwrite"]);
+            ran.exits_with(0);
+            assert_eq!(rows(&ran), before);
+        }
+    }
+}
+
+/// A standby machine has an older run of the job, which was started over elsewhere.
+#[test]
+fn a_machine_with_an_older_run_continues_the_latest_one() {
+    let job = killed_at(job(), "journaled:1", "first", &[]);
+    let job = killed_at(job, "journaled:1", "second", &[]);
+    fs::remove_dir_all(job.path("shared/out")).unwrap();
+    let job = killed_at(job, "journaled:2", "first", &["--overwrite"]);
+    let ran = run_on(job, "second", &[]);
+    ran.exits_with(0).says("continuing it here, from its commit log in");
+    assert_complete(&ran, true);
+}
+
+/// The results of a completed job were moved away. Another machine does not compute them again without being
+/// asked.
+#[test]
+fn results_that_were_moved_are_not_made_again_elsewhere() {
+    let ran = run_on(job(), "first", &[]);
+    ran.exits_with(0);
+    fs::rename(ran.dir().join("shared/out"), ran.dir().join("moved")).unwrap();
+    let ran = run_on(ran.into_job(), "second", &[]);
+    ran.exits_with(2).says("was completed from another job directory");
+}
+
+/// The records of all logs of the job.
+fn log_files(ran: &Ran) -> Vec<PathBuf> {
+    let runs = fs::read_dir(ran.dir().join("shared/jobs/test")).unwrap();
+    let logs = runs.map(|run| run.unwrap().path()).filter(|run| !run.ends_with("runs"));
+    let records = logs.flat_map(|log| fs::read_dir(log.join("log")).unwrap());
+    records.map(|record| record.unwrap().path()).collect()
+}
