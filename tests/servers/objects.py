@@ -5,7 +5,7 @@ its port.
     /any/NAME               an object
     /any/FAULT.NAME         the same, but the first three requests for it fail in this way
     /any/never.FAULT.NAME   the same, but all requests fail
-    /any/held.NAME          answers GET only after a test posts to /release
+    /any/withheld.NAME      answers GET only after a test posts to /release
     /any/closed.NAME        refused until a test posts to /release
     /any/headless.NAME      refuses HEAD
     /any/here.NAME          redirects to this server
@@ -72,7 +72,7 @@ class Handler(plain.Handler):
         if parts[0] == "acc":
             return self.object(parts[-1])
         words = parts[-1].split(".")
-        if words[0] == "held" and self.command == "GET":
+        if words[0] == "withheld" and self.command == "GET":
             released.wait()
         if words[0] == "closed" and not released.is_set():
             return self.answer(403, b"closed")

@@ -31,7 +31,11 @@ pub fn assert_kit_as_documented(column: &str, found: &[(String, String, String)]
     let expected = documented(column);
     let results: Vec<_> =
         found.iter().map(|(name, result, _)| (name.clone(), result.clone())).collect();
-    assert!(results == expected, "the column {column} should be\n{results:#?}\n{found:#?}");
+    assert!(
+        results == expected,
+        "the column {column} in tests/kit/README.md differs from the results.\n\
+         The column has:\n{expected:#?}\nThe results, with their messages, are:\n{found:#?}"
+    );
 }
 
 /// A column of the table in tests/kit/README.md: the checks with their results.

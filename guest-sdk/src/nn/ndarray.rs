@@ -45,7 +45,8 @@ impl Tensor {
     }
 }
 
-/// The error for an empty tensor with dimensions that are too large for an array.
+/// The error for a shape that `ndarray` refuses: one dimension is 0, so there are no elements, but the
+/// product of the others is too large.
 fn misshapen(error: &ShapeError) -> NnError {
     NnError::argument(format!("ndarray does not take the tensor's shape: {error}"))
 }

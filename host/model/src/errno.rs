@@ -87,17 +87,17 @@ const ERROR_NAMES: [&str; 76] = [
 const AROUND_NUMBERS: [(&str, char); 2] = [("(os error ", ')'), ("[Errno ", ']')];
 
 /// Adds names to the error numbers in a guest's text: `(os error 44, which is ENOENT in WASI)`.
-pub fn name_errors(text: &str) -> Cow<'_, str> {
+pub fn with_errno_names(text: &str) -> Cow<'_, str> {
     let mut named = Cow::Borrowed(text);
     for (before, after) in AROUND_NUMBERS {
         if named.contains(before) {
-            named = Cow::Owned(name_errors_between(&named, before, after));
+            named = Cow::Owned(with_errno_names_between(&named, before, after));
         }
     }
     named
 }
 
-fn name_errors_between(text: &str, before: &str, after: char) -> String {
+fn with_errno_names_between(text: &str, before: &str, after: char) -> String {
     let mut parts = text.split(before);
     let mut named = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -138,7 +138,7 @@ mod tests {
             ("(os error 99999999999999999999999)", "="),
             ("no number", "="),
         ] {
-            assert_eq!(name_errors(text), if named == "=" { text } else { named });
+            assert_eq!(with_errno_names(text), if named == "=" { text } else { named });
         }
     }
 }

@@ -44,7 +44,7 @@ mod worker_exit;
 /// Bytes in hexadecimal, two lower-case digits each.
 pub use ::hex::encode as hex;
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
-pub use errno::name_errors;
+pub use errno::with_errno_names;
 pub use failure::{Failure, FailureKind, is_full};
 pub use feature::{Absence, Feature};
 pub use file_stamp::FileStamp;

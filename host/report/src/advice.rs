@@ -178,7 +178,7 @@ pub(super) const BUSY_SHARE: f64 = 0.5;
 pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -> Vec<String> {
     let texts: Vec<&str> = match failure.kind {
         FailureKind::ScriptError if is_model_error(failure) => MODEL_REFUSED.to_vec(),
-        FailureKind::OutOfMemory if failure.message.starts_with("inference ended") => vec![
+        FailureKind::OutOfMemory if failure.message.starts_with("inference failed") => vec![
             "Pass less data to a model in one call, or raise limits.tensors or limits.models, which determine a worker's memory for inference",
         ],
         FailureKind::ScriptError | FailureKind::Trap | FailureKind::Exit => vec![
@@ -238,7 +238,7 @@ pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -
 
 /// Whether the memory reached a bound that the user cannot change (such as 4 GB), and not `limits.memory`.
 fn is_fixed_memory_bound(failure: &Failure) -> bool {
-    failure.message.contains("whatever limits.memory allows")
+    failure.message.contains("although limits.memory allows")
 }
 
 /// Whether the worker was killed from outside.
@@ -315,7 +315,7 @@ mod tests {
     fn no_advice_to_raise_a_fixed_memory_bound() {
         let failure = Failure::new(
             FailureKind::OutOfMemory,
-            "its memory ends at 4 GB, whatever limits.memory allows (8 GB)",
+            "its memory cannot grow beyond 4 GB, although limits.memory allows 8 GB",
         );
         let reported = failure_advice(&failure, &attempt(1.0), false);
         assert!(reported[0].starts_with("Have the entry script hold less"), "{reported:?}");

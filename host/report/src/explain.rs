@@ -148,10 +148,10 @@ fn failed_items(text: &mut SectionedText, history: &History) {
         return;
     }
     text.head("Failed items");
-    let which = if history.failed_items.is_empty() {
-        ""
-    } else {
-        "; the first ones whose names are known:"
+    let which = match history.failed_items.len() as u64 {
+        0 => "",
+        listed if listed == failed => ":",
+        _ => ", for example:",
     };
     text.line(&format!("  {} of {}{which}", count(failed), count(history.items.total)));
     for (id, item) in &history.failed_items {

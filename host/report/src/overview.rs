@@ -196,7 +196,7 @@ mod tests {
         Job digits failed after 3.2 s: 10 items failed, more than error_threshold allows (0)
           first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
           where         mini-batch 2, process001
-          mini-batches  3 of 180, 1 failed
+          mini-batches  3 of 180, of which 1 failed
           items         30, of which 10 failed (see logs/failed_items.csv)
           kept          20 rows, in output/parallel_run_step.txt
           read next     logs/user/error/0/process001.txt
@@ -225,7 +225,7 @@ mod tests {
         Job digits failed after 3.2 s: 10 items failed, more than error_threshold allows (0)
           first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
           where         mini-batch 2, process001
-          mini-batches  3 of 180, 1 failed
+          mini-batches  3 of 180, of which 1 failed
           items         30, of which 10 failed (see logs/failed_items.csv)
           kept          20 rows, in output/parallel_run_step.txt
           read next     logs/user/error/0/process001.txt

@@ -41,6 +41,20 @@ pub(super) fn push_inference_columns(line: &mut String, stats: &InferenceStats) 
     let _ = write!(line, ",{}", stats.backends);
 }
 
+/// What is added to a number of mini-batches: `, of which 2 failed and 1 has fewer rows than items`. Empty if
+/// both numbers are 0.
+pub(super) fn failed_and_short(failed: u64, short: u64) -> String {
+    let mut parts = Vec::new();
+    if failed > 0 {
+        parts.push(format!("{} failed", count(failed)));
+    }
+    if short > 0 {
+        let verb = if short == 1 { "has" } else { "have" };
+        parts.push(format!("{} {verb} fewer rows than items", count(short)));
+    }
+    if parts.is_empty() { String::new() } else { format!(", of which {}", parts.join(" and ")) }
+}
+
 /// A rate without a unit: `0.4`, `12`, `1,234`.
 pub(super) fn rate(per_second: f64) -> String {
     if per_second < 9.95 { format!("{per_second:.1}") } else { count(whole(per_second.round())) }

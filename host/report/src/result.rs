@@ -2,7 +2,9 @@
 
 use super::advice::{ended_by_name, leader_gave_up, result_advice};
 use super::log_file;
-use super::phrases::{count, counted, first_line, seconds, status_phrase, worker_id};
+use super::phrases::{
+    count, counted, failed_and_short, first_line, seconds, status_phrase, worker_id,
+};
 use super::report_paths::ReportPaths;
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
@@ -179,16 +181,11 @@ fn mini_batches_text(result: &JobResult) -> String {
     } else {
         format!("{} of {}", count(ended), count(planned))
     };
-    if result.failed_mini_batches > 0 {
-        text.push_str(&format!(", {} failed", count(result.failed_mini_batches)));
-    }
-    if result.short_mini_batches > 0 {
-        let short = count(result.short_mini_batches);
-        text.push_str(&format!(", {short} with fewer rows than items"));
-    }
+    text.push_str(&failed_and_short(result.failed_mini_batches, result.short_mini_batches));
     if result.restored_mini_batches > 0 {
         let restored = count(result.restored_mini_batches);
-        text.push_str(&format!(", {restored} done by an earlier run"));
+        let verb = if result.restored_mini_batches == 1 { "was" } else { "were" };
+        text.push_str(&format!("; {restored} {verb} done by an earlier run"));
     }
     text
 }

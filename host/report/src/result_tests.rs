@@ -66,7 +66,7 @@ fn failed() {
     Job digits failed after 3.2 s: 10 items failed, more than error_threshold allows (0)
       first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
       where         mini-batch 2, process001
-      mini-batches  3 of 180, 1 failed
+      mini-batches  3 of 180, of which 1 failed
       items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
       kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/user/error/0/process001.txt
@@ -90,7 +90,7 @@ fn failed_by_an_item() {
       first cause   not a PNG file
       item          /inputs/images/img_0007.png, line 12
       where         mini-batch 2, process001
-      mini-batches  3 of 180, 1 failed
+      mini-batches  3 of 180, of which 1 failed
       items         30, of which 1 failed (see jobs/digits/logs/failed_items.csv)
       kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/failed_items.csv
@@ -212,7 +212,7 @@ fn every_end_has_advice() {
     Job digits failed after 3.2 s: 3 mini-batches failed, more than allowed_failed_count allows (2)
       first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
       where         mini-batch 2, process001
-      mini-batches  3 of 180, 1 failed, 2 with fewer rows than items, 1 done by an earlier run
+      mini-batches  3 of 180, of which 1 failed and 2 have fewer rows than items; 1 was done by an earlier run
       items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
       kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/user/error/0/process001.txt

@@ -1,7 +1,7 @@
 //! Describes the state of a job, for `sandmill status`.
 
 use super::history::{History, WorkerActivity};
-use super::phrases::{count, counted, first_line, seconds};
+use super::phrases::{count, counted, failed_and_short, first_line, seconds};
 use jiff::Timestamp;
 use std::fmt::Write;
 
@@ -48,23 +48,17 @@ pub fn job_status_text(history: &History, is_running: bool, now: Timestamp) -> S
     text
 }
 
-/// `120 of 180, 2 failed, 1 waits for another try`.
+/// `120 of 180, of which 2 failed; 1 waits for another try`.
 fn mini_batches(history: &History) -> String {
     let more = if history.plan_finished { "" } else { " or more" };
     let done = history.succeeded + history.failed;
     let mut text = format!("{} of {}{more}", count(done), count(history.planned.max(done)));
-    for (number, what) in
-        [(history.failed, "failed"), (history.short, "with fewer rows than items")]
-    {
-        if number > 0 {
-            let _ = write!(text, ", {} {what}", count(number));
-        }
-    }
+    text.push_str(&failed_and_short(history.failed, history.short));
     match history.waiting.len() as u64 {
         0 => {}
-        1 => text.push_str(", 1 waits for another try"),
+        1 => text.push_str("; 1 waits for another try"),
         many => {
-            let _ = write!(text, ", {} wait for another try", count(many));
+            let _ = write!(text, "; {} wait for another try", count(many));
         }
     }
     text

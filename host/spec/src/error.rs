@@ -337,7 +337,7 @@ pub enum ModelPathError {
         source: io::Error,
     },
     /// The job names a version, but the path is not a folder of versions.
-    #[error("{} is not a folder with a subfolder for each version; remove the key version", path.display())]
+    #[error("{} is not a folder with a subfolder for each version; remove the key `version`", path.display())]
     NoVersions {
         /// The path.
         path: PathBuf,

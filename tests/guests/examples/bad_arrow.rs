@@ -1,7 +1,7 @@
-//! Hostile: returns invalid Arrow streams, through wit-bindgen without the SDK. `--do WHAT`: `nothing` (no
-//! bytes), `garbage`, `cut` (the first half of the guest's table), `flipped` (the table with every byte after
-//! the first 64 inverted), `huge-length` (a message that claims 2 GB). If the
-//! mini-batch is not a table, `cut` and `flipped` change garbage instead.
+//! A hostile guest: returns invalid Arrow streams, through wit-bindgen without the SDK. `--do WHAT`:
+//! `nothing` (no bytes), `garbage`, `cut` (the first half of the guest's table), `flipped` (the table with
+//! every byte after the first 64 inverted), `huge-length` (a message that claims 2 GB). If the mini-batch is
+//! not a table, `cut` and `flipped` change garbage instead.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../wit", world: "run-only" });

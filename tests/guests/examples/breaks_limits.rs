@@ -1,5 +1,6 @@
-//! Hostile: exceeds the limit that `--do WHAT` names. It does so in `run`, or in `init` with `--when init`.
-//! With `--do moderate`, each call of `run` stays within all limits, but all calls together do not.
+//! A hostile guest: exceeds the limit that `--do WHAT` names. It does so in `run`, or in `init` with
+//! `--when init`. With `--do moderate`, each call of `run` stays within all limits, but all calls together do
+//! not.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs::{self, File};

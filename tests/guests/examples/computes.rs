@@ -1,7 +1,7 @@
-//! Ordinary: runs models through `wasi:nn`, without the SDK's `nn` module. Each file contains the input
-//! tensors for one run of a model. The file's name begins with the model's name (`NAME-ANYTHING.tensors`).
-//! The guest returns a row for each output, `FILE OUTPUT TYPE DIMENSIONS BYTES`, or one row `FILE refused
-//! CODE: TEXT`.
+//! An ordinary guest (not a hostile one): runs models through `wasi:nn`, without the SDK's `nn` module. Each
+//! file contains the input tensors for one run of a model. The file's name begins with the model's name
+//! (`NAME-ANYTHING.tensors`). The guest returns a row for each output, `FILE OUTPUT TYPE DIMENSIONS BYTES`,
+//! or one row `FILE refused CODE: TEXT`.
 //!
 //! A file has one line for each tensor, `NAME TYPE DIMENSIONS BYTES`: dimensions separated by `x`, and bytes
 //! as hexadecimal digits.

@@ -1,5 +1,5 @@
-//! Ordinary: keeps state between calls. Returns a row for each file, `NAME AGENT RUN`: AGENT is the worker's
-//! name, and RUN counts the calls of `run` in this instance, from 1.
+//! An ordinary guest (not a hostile one): keeps state between calls. Returns a row for each file,
+//! `NAME AGENT RUN`: AGENT is the worker's name, and RUN counts the calls of `run` in this instance, from 1.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

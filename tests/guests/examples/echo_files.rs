@@ -1,4 +1,5 @@
-//! Ordinary: returns the size of each file as a row `NAME: BYTES`. Reads the files with the host's `read`.
+//! An ordinary guest (not a hostile one): returns the size of each file as a row `NAME: BYTES`. Reads the
+//! files with the host's `read`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

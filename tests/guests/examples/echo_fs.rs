@@ -1,4 +1,5 @@
-//! Ordinary: returns the size of each file as a row `NAME: BYTES`. Reads the files through WASI.
+//! An ordinary guest (not a hostile one): returns the size of each file as a row `NAME: BYTES`. Reads the
+//! files through WASI.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

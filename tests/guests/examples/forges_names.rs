@@ -1,8 +1,8 @@
-//! Hostile: fills the output folder with entries that are awkward to publish, then returns the size of each
-//! file, as `echo_files` does. The entries are names with line ends, control characters and a leading dash, a
-//! name of 255 bytes, folders 60 deep, a link that leads out (`link-up`), the name of the job's own output
-//! file (`parallel_run_step.txt`), `--files N` empty files (default 100) and one file of `--mb N` MB (default
-//! 0). The guest logs a warning for each entry that it cannot create.
+//! A hostile guest: fills the output folder with entries that are awkward to publish, then returns the size
+//! of each file, as `echo_files` does. The entries are names with line ends, control characters and a leading
+//! dash, a name of 255 bytes, folders 60 deep, a link that leads out (`link-up`), the name of the job's own
+//! output file (`parallel_run_step.txt`), `--files N` empty files (default 100) and one file of `--mb N` MB
+//! (default 0). The guest logs a warning for each entry that it cannot create.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
 use std::fs;

@@ -1,6 +1,6 @@
-//! Hostile: misbehaves in `run` as `--do WHAT` says (see src/harm.rs). It does so in every attempt and
-//! mini-batch, or only in attempt N (`--on-attempt N`) or mini-batch N (`--on-batch N`). Otherwise it returns
-//! the size of each file, as `echo_files` does.
+//! A hostile guest: misbehaves in `run` as `--do WHAT` says (see src/harm.rs). It does so in every attempt
+//! and mini-batch, or only in attempt N (`--on-attempt N`) or mini-batch N (`--on-batch N`). Otherwise it
+//! returns the size of each file, as `echo_files` does.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

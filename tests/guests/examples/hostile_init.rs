@@ -1,5 +1,5 @@
-//! Hostile: misbehaves in `init` as `--do WHAT` says (see src/harm.rs). With `--on-agent NAME`, only the
-//! worker of that name does so. With `--in-shutdown`, the guest misbehaves in `shutdown` instead. `run`
+//! A hostile guest: misbehaves in `init` as `--do WHAT` says (see src/harm.rs). With `--on-agent NAME`, only
+//! the worker of that name does so. With `--in-shutdown`, the guest misbehaves in `shutdown` instead. `run`
 //! returns the size of each file, as `echo_files` does.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};

@@ -1,6 +1,6 @@
-//! Hostile: misuses its output folder or its log folder as `--do WHAT` says. `init` creates the file `labels`
-//! and the folder `made` in the output folder. `run` writes `made/ID.txt`, and returns the name of each item
-//! as a row.
+//! A hostile guest: misuses its output folder or its log folder as `--do WHAT` says. `init` creates the file
+//! `labels` and the folder `made` in the output folder. `run` writes `made/ID.txt`, and returns the name of
+//! each item as a row.
 //!
 //! The values of WHAT:
 //!

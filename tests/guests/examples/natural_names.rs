@@ -1,5 +1,5 @@
-//! Ordinary: defines types whose names the SDK, its bindings and the prelude also use, to show that they do
-//! not collide. Returns the name of each file as a row.
+//! An ordinary guest (not a hostile one): defines types whose names the SDK, its bindings and the prelude
+//! also use, to show that they do not collide. Returns the name of each file as a row.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! Hostile: a valid component, but not an entry script. It exports `greet` instead of `run`.
+//! A hostile guest: a valid component, but not an entry script. It exports `greet` instead of `run`.
 
 mod bindings {
     wit_bindgen::generate!({

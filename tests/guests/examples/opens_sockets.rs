@@ -1,6 +1,6 @@
-//! Hostile: imports `wasi:sockets` and tries to open sockets, through wit-bindgen without the SDK, because
-//! the standard library has no sockets for wasm32-wasip1. Returns a row for each item, with the results of
-//! all attempts joined by ` | `: `WHAT=denied: CODE` or `WHAT=GOT IT`.
+//! A hostile guest: imports `wasi:sockets` and tries to open sockets, through wit-bindgen without the SDK,
+//! because the standard library has no sockets for wasm32-wasip1. Returns a row for each item, with the
+//! results of all attempts joined by ` | `: `WHAT=denied: CODE` or `WHAT=GOT IT`.
 
 mod bindings {
     wit_bindgen::generate!({

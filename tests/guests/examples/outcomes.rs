@@ -1,5 +1,5 @@
-//! Ordinary: returns an outcome for each file. A file with `bad` in its name is a failed item, and any other
-//! file gives a row `NAME: BYTES`.
+//! An ordinary guest (not a hostile one): returns an outcome for each file. A file with `bad` in its name is
+//! a failed item, and any other file gives a row `NAME: BYTES`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

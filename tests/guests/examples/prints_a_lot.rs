@@ -1,6 +1,6 @@
-//! Hostile: every `run` writes `--mb N` MB (default 16) to each of stdout, stderr and the log, as lines of
-//! 100 bytes. `--one-line` omits the line ends and logs everything in one call. `--binary` writes control
-//! characters and invalid UTF-8. Returns the size of each file, as `echo_files` does.
+//! A hostile guest: every `run` writes `--mb N` MB (default 16) to each of stdout, stderr and the log, as
+//! lines of 100 bytes. `--one-line` omits the line ends and logs everything in one call. `--binary` writes
+//! control characters and invalid UTF-8. Returns the size of each file, as `echo_files` does.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, logging};
 use std::io::Write;

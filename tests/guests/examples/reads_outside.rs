@@ -1,7 +1,7 @@
-//! Hostile: tries to reach files and networks to which it has no access. Returns a row for each item, with
-//! the results of all attempts joined by ` | `: `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`. `--path PATH`
-//! adds a path to read through the host and through WASI. `--list PATH` adds a folder to list, and `--write
-//! PATH` a file to write. Each argument may be given more than once.
+//! A hostile guest: tries to reach files and networks to which it has no access. Returns a row for each item,
+//! with the results of all attempts joined by ` | `: `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`.
+//! `--path PATH` adds a path to read through the host and through WASI. `--list PATH` adds a folder to list,
+//! and `--write PATH` a file to write. Each argument may be given more than once.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fmt::{Debug, Display};

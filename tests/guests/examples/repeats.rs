@@ -1,5 +1,5 @@
-//! Ordinary: collects all facts that could differ between two runs of a job, such as random numbers and
-//! times. Returns a row for each item, `NAME|FACTS`, with the facts joined by `|`.
+//! An ordinary guest (not a hostile one): collects all facts that could differ between two runs of a job,
+//! such as random numbers and times. Returns a row for each item, `NAME|FACTS`, with the facts joined by `|`.
 //!
 //! With `--fail-first`, the first attempt at each mini-batch fails: with an error if the mini-batch's id is
 //! odd, and with a panic if the id is even. With `--fail-later`, every call of `init` except the first fails.

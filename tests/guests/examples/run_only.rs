@@ -1,5 +1,5 @@
-//! Ordinary: exports only `entry-run`, through wit-bindgen without the SDK. Returns the name
-//! of each file as a row.
+//! An ordinary guest (not a hostile one): exports only `entry-run`, through wit-bindgen without the SDK.
+//! Returns the name of each file as a row.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../wit", world: "run-only" });

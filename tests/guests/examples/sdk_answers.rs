@@ -1,6 +1,6 @@
-//! Ordinary: shows what the SDK returns in a component. Returns a row for each file, `PATH|KIND`: KIND is
-//! `read` if the guest could read the file, and otherwise the kind of the error. The guest also reads the
-//! paths that follow `--also`, and logs a line `PATH|KIND` for each.
+//! An ordinary guest (not a hostile one): shows what the SDK returns in a component. Returns a row for each
+//! file, `PATH|KIND`: KIND is `read` if the guest could read the file, and otherwise the kind of the error.
+//! The guest also reads the paths that follow `--also`, and logs a line `PATH|KIND` for each.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
 use std::path::{Path, PathBuf};

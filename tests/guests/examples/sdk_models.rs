@@ -1,6 +1,6 @@
-//! Ordinary: runs the job's models through the SDK. Each model returns its input as its output. The rows
-//! describe the models, say whether a tensor of each model's type comes back unchanged, and list the errors
-//! of invalid calls.
+//! An ordinary guest (not a hostile one): runs the job's models through the SDK. Each model returns its input
+//! as its output. The rows describe the models, say whether a tensor of each model's type comes back
+//! unchanged, and list the errors of invalid calls.
 
 use sandmill_guest::nn::{Bf16, Element, F16, Model, NnError, Tensor, TensorType};
 use sandmill_guest::nn::{ElementType, names};

@@ -1,5 +1,5 @@
-//! Ordinary: reports its environment. Writes each fact as a line to stdout and to the log. Returns a row for
-//! each item, `PATH|CONTEXT|FACTS`, with the facts joined by `|`.
+//! An ordinary guest (not a hostile one): reports its environment. Writes each fact as a line to stdout and
+//! to the log. Returns a row for each item, `PATH|CONTEXT|FACTS`, with the facts joined by `|`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log, logging};
 use std::path::PathBuf;

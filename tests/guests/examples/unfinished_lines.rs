@@ -1,4 +1,4 @@
-//! Ordinary: `init`, `run` and `shutdown` each print a text without a line end.
+//! An ordinary guest (not a hostile one): `init`, `run` and `shutdown` each print a text without a line end.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

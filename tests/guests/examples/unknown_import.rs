@@ -1,4 +1,5 @@
-//! Hostile: an entry script that imports an interface that no host provides: `evil:power/launch@1.0.0`.
+//! A hostile guest: an entry script that imports an interface that no host provides:
+//! `evil:power/launch@1.0.0`.
 
 mod bindings {
     wit_bindgen::generate!({

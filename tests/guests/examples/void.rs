@@ -1,4 +1,5 @@
-//! Ordinary: takes void mini-batches, which have no items. Returns the row `rank ID` for each mini-batch.
+//! An ordinary guest (not a hostile one): takes void mini-batches, which have no items. Returns the row
+//! `rank ID` for each mini-batch.
 
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Void};
 

@@ -1,7 +1,7 @@
-//! Ordinary: writes files into the output folder. For each item, it writes a file `NAME.out` with the item's
-//! size. For each mini-batch, it writes a file `batches/ID.txt`, in a folder that `init` creates. With
-//! `--fail`, the first attempt at each mini-batch fails after it has written its files. `shutdown` writes
-//! `AGENT.shutdown` into the log folder, where AGENT is the worker's name.
+//! An ordinary guest (not a hostile one): writes files into the output folder. For each item, it writes a
+//! file `NAME.out` with the item's size. For each mini-batch, it writes a file `batches/ID.txt`, in a folder
+//! that `init` creates. With `--fail`, the first attempt at each mini-batch fails after it has written its
+//! files. `shutdown` writes `AGENT.shutdown` into the log folder, where AGENT is the worker's name.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs;

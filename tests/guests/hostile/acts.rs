@@ -1,5 +1,6 @@
-//! Hostile: commits one act of harm in each mini-batch. The mini-batch's first file, `NNN-ACT.txt`, names the
-//! act. An act that does not end the call, such as `good`, then returns a row for each file, `NAME: BYTES`.
+//! A hostile guest: commits one act of harm in each mini-batch. The mini-batch's first file, `NNN-ACT.txt`,
+//! names the act. An act that does not end the call, such as `good`, then returns a row for each file,
+//! `NAME: BYTES`.
 
 use sandmill_guest::{EntryScript, Error, Files, Job, MiniBatchContext, Result, Results, logging};
 use std::fs::{self, File};

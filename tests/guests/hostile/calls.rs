@@ -1,5 +1,5 @@
-//! Hostile: calls WASI in ways that the standard library never would. The name of the mini-batch's first
-//! file, `NNN-ACT.txt`, names the act. A mini-batch whose call succeeds returns that name as a row.
+//! A hostile guest: calls WASI in ways that the standard library never would. The name of the mini-batch's
+//! first file, `NNN-ACT.txt`, names the act. A mini-batch whose call succeeds returns that name as a row.
 
 mod bindings {
     wit_bindgen::generate!({

@@ -1,5 +1,5 @@
-//! Hostile: returns the bytes of its file as a table. A file whose name ends in `good.txt` gives one row
-//! instead: its name.
+//! A hostile guest: returns the bytes of its file as a table. A file whose name ends in `good.txt` gives one
+//! row instead: its name.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../wit", world: "run-only" });

@@ -1,6 +1,6 @@
-//! Hostile: runs the job's models through `wasi:nn` and `sandmill:entry/models`, without the SDK. The name of
-//! the mini-batch's first file, `NNN-ACT.txt`, names the act. Some acts are harmless. A `good` mini-batch
-//! returns a row: the file's name, and the output of the model `double` for 1, 2, 3 and 4.
+//! A hostile guest: runs the job's models through `wasi:nn` and `sandmill:entry/models`, without the SDK. The
+//! name of the mini-batch's first file, `NNN-ACT.txt`, names the act. Some acts are harmless. A `good`
+//! mini-batch returns a row: the file's name, and the output of the model `double` for 1, 2, 3 and 4.
 
 mod bindings {
     wit_bindgen::generate!({

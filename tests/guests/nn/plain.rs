@@ -1,5 +1,5 @@
-//! Ordinary: runs the model `double` through `wasi:nn`, without Sandmill's interface `models`. Returns
-//! a row for each file: its name, and twice its number of bytes.
+//! An ordinary guest (not a hostile one): runs the model `double` through `wasi:nn`, without Sandmill's
+//! interface `models`. Returns a row for each file: its name, and twice its number of bytes.
 
 mod bindings {
     wit_bindgen::generate!({

@@ -192,7 +192,7 @@ fn a_threshold_exceeded() {
       u_bad.txt is called bad
 
     Failed items
-      2 of 7; the first ones whose names are known:
+      2 of 7:
       mini-batch 5: /inputs/texts/u_bad.txt: u_bad.txt is called bad
       mini-batch 6: /inputs/texts/v_bad.txt: v_bad.txt is called bad
       2 mini-batches returned fewer rows than items

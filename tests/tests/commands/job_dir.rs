@@ -283,7 +283,7 @@ fn failures_fail_the_job_by_default() {
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   this guest fails, as asked
       where         mini-batch 1, process000
-      mini-batches  2 of 3, 1 failed
+      mini-batches  2 of 3, of which 1 failed
       items         2, of which 1 failed (see job/logs/failed_items.csv)
       kept          1 row, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/process000.txt
@@ -321,7 +321,7 @@ fn failures_fail_the_job_by_default() {
     Job test failed after [TIME]: no item succeeded, so there is nothing to write
       first cause   this guest fails, as asked
       where         mini-batch 0, process000
-      mini-batches  3, 3 failed
+      mini-batches  3, of which 3 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/process000.txt
       what to do    fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file

@@ -86,7 +86,7 @@ fn a_failed_job_and_a_wrong_job_file() {
     Job test ^[31mfailed^[0m after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   limits.row allows 1 bytes for one row; row 0 (counted from 0) of what run returned has 8 bytes. Make its rows smaller, or raise the limit
       where         mini-batch 0, process000
-      mini-batches  1, 1 failed
+      mini-batches  1, of which 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     ^[2mjob/logs/user/error/0/process000.txt^[0m
       what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all

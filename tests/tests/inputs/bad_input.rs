@@ -217,7 +217,7 @@ fn a_file_larger_than_limits_read() {
     job test: 1 worker
     mini-batch 1, attempt 1 ([WORKER]): /inputs/texts/b.txt: it has 11 bytes, more than limits.read allows (10 bytes)
     Job test completed in [TIME].
-      mini-batches  2, 1 failed
+      mini-batches  2, of which 1 failed
       items         2, of which 1 failed (see job/logs/failed_items.csv)
       rows          1
       output        job/output/parallel_run_step.txt

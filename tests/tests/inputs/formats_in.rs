@@ -158,7 +158,7 @@ fn files_that_cannot_be_read_fail_alone() {
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
       where         mini-batch 1, [WORKER]
-      mini-batches  2, 1 failed
+      mini-batches  2, of which 1 failed
       items         2, of which 1 failed (see job/logs/failed_items.csv)
       kept          1 row, in job/output/parallel_run_step.jsonl
       read next     job/logs/failed_items.csv

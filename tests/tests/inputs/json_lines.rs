@@ -108,7 +108,7 @@ fn a_json_document_is_reported_once() {
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
       where         mini-batch 0, [WORKER]
-      mini-batches  1, 1 failed
+      mini-batches  1, of which 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
       what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all

@@ -252,7 +252,7 @@ fn a_failed_item_does_not_fail_the_others() {
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     Job test completed in [TIME].
-      mini-batches  1, 1 with fewer rows than items
+      mini-batches  1, of which 1 has fewer rows than items
       items         4, of which 2 failed (see job/logs/failed_items.csv)
       rows          2
       output        job/output/parallel_run_step.txt
@@ -266,7 +266,7 @@ fn a_failed_item_does_not_fail_the_others() {
       first cause   bad.txt is called bad
       item          /inputs/texts/bad.txt
       where         mini-batch 0, process000
-      mini-batches  1, 1 with fewer rows than items
+      mini-batches  1, of which 1 has fewer rows than items
       items         4, of which 2 failed (see job/logs/failed_items.csv)
       kept          2 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv

@@ -295,7 +295,7 @@ fn a_file_at_which_two_planners_die_fails() {
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file
       where         mini-batch 0, [WORKER]
-      mini-batches  1, 1 failed
+      mini-batches  1, of which 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
       what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all

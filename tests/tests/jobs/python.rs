@@ -233,7 +233,7 @@ def run(mini_batch):
     Job test failed after [TIME]: no item succeeded, so there is nothing to write
       first cause   run returned None (is there a return statement?); it must return a list or a tuple with one row for each item, or a table
       where         mini-batch 0, [WORKER]
-      mini-batches  3, 3 failed
+      mini-batches  3, of which 3 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
       what to do    fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file

@@ -23,7 +23,7 @@ fn state(ran: &Ran) -> serde_json::Value {
     serde_json::from_str(&ran.text("job/job.json")).unwrap()
 }
 
-/// Rules W1, W7, W15 (docs/parallel-run-step.md): new workers try failed mini-batches again, and good results
+/// Rules W1 and W15 (docs/parallel-run-step.md): new workers try failed mini-batches again, and good results
 /// are kept.
 #[test]
 fn a_failed_job_resumes_with_a_higher_threshold() {

@@ -166,7 +166,7 @@ fn an_input_may_be_larger_than_the_cache() {
 fn the_first_mini_batch_waits_only_for_its_objects() {
     let server = Server::objects(0);
     let url = server.url();
-    let paths = format!("[{url}/in/a-1, {url}/in/b-2, {url}/in/held.c-3]");
+    let paths = format!("[{url}/in/a-1, {url}/in/b-2, {url}/in/withheld.c-3]");
     let start_and_wait_for = |job: TestJob, text: &str| {
         let mut running = job.start(&[]);
         let rows = running.dir().join("job/output/parallel_run_step.txt");
@@ -178,7 +178,7 @@ fn the_first_mini_batch_waits_only_for_its_objects() {
     server.release();
     let ran = running.wait();
     ran.exits_with(0);
-    assert_eq!(ran.sorted_output(), ["a-1: 6", "b-2: 12", "held.c-3: 33"]);
+    assert_eq!(ran.sorted_output(), ["a-1: 6", "b-2: 12", "withheld.c-3: 45"]);
 
     let server = Server::objects(0);
     let paths = paths.replace(&url, &server.url());

@@ -188,7 +188,7 @@ fn waiting_mini_batches_do_not_block_the_planners_object() {
 fn objects_are_fetched_in_advance() {
     let server = Server::objects(0);
     let url = server.url();
-    let names = ["a-20000", "held.b-20000", "c-10000", "d-40000", "e-20000"];
+    let names = ["a-20000", "withheld.b-20000", "c-10000", "d-40000", "e-20000"];
     let paths: Vec<_> = names.iter().map(|name| format!("{url}/in/{name}")).collect();
     let inputs = format!(
         "{{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}",
@@ -197,7 +197,7 @@ fn objects_are_fetched_in_advance() {
     let mut running = job(&server, &inputs).start(&[]);
     let is_requested =
         |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
-    running.until("the object after the held object is requested", |_| is_requested("c-10000"));
+    running.until("the object after the withheld object is requested", |_| is_requested("c-10000"));
     // Meanwhile, the workers process the objects that have arrived.
     let rows = running.dir().join("job/output/parallel_run_step.txt");
     let first = "a-20000 19999\n";
@@ -209,7 +209,7 @@ fn objects_are_fetched_in_advance() {
     assert!(is_requested("e-20000"));
 }
 
-/// Rule W7 (docs/parallel-run-step.md): no row is lost or duplicated.
+/// Rules W12 and W15 (docs/parallel-run-step.md): no row is lost or duplicated.
 #[test]
 fn a_job_resumes_after_its_leader_was_killed() {
     let (moto, local_job) = tables(8, HALF_CACHE_ROWS);

@@ -76,10 +76,12 @@ fn names_and_folders_are_found_in_the_list() {
     assert_eq!(ran.sorted_output(), ["b.txt: 2", "c.txt: 3", "e.txt: 1"]);
 }
 
-/// An address is a folder if it ends with a slash, or if there are objects below it.
+/// A mini-batch can read its own objects, but not those of other mini-batches.
 #[test]
 fn a_mini_batch_sees_only_its_own_objects() {
     let moto = bucket(&[("in/a.txt", "1"), ("in/b.txt", "22"), ("in/c.txt", "333")]);
+    // Both addresses name the folder: an address is a folder if it ends with a slash, or if there are objects
+    // below it.
     for address in ["s3://box/in/", "s3://box/in"] {
         let script = TestJob::new(&guest("reads_outside")).yaml(&format!(
             "inputs: {{t: '{address}'}}\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
@@ -94,7 +96,7 @@ fn a_mini_batch_sees_only_its_own_objects() {
 /// Cached files of an earlier job do not cause failures, even if a folder in the store has replaced
 /// an object, or an object has replaced a folder.
 #[test]
-fn objects_become_folders_and_folders_objects() {
+fn folders_and_objects_may_replace_each_other() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/d", ""), ("in/d/e", "333")]);
     let ran = job("{t: s3://box/in/}", &moto).run(&[]);
     ran.exits_with(0);
@@ -108,7 +110,8 @@ fn objects_become_folders_and_folders_objects() {
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["b: 2", "d: 3", "x: 1"]);
-    // In a job over tables, objects become folders and folders become objects.
+    // The same with a job over tables: in the store, a folder replaces an object, and an object replaces a
+    // folder.
     for name in ["a/x", "b", "d"] {
         moto.delete(&format!("/box/in/{name}"));
     }
@@ -184,7 +187,8 @@ fn file_and_table_jobs_share_cached_objects() {
     }
 }
 
-/// Rule W7 (docs/parallel-run-step.md): a job is not resumed if objects have changed since it began.
+/// Rules W15 and M9 (docs/parallel-run-step.md): a killed job is resumed, unless objects have changed since
+/// their mini-batches were done.
 #[test]
 fn a_killed_job_resumes_if_its_objects_are_unchanged() {
     let moto = bucket(&[]);
@@ -249,8 +253,9 @@ fn a_killed_fetch_process_is_replaced_for_tables() {
     let server = Server::objects(0);
     let url = server.url();
     let names: Vec<_> = (0..40).map(|index| format!("a{index:02}-3")).collect();
-    let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
-    let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
+    let withheld = ["withheld.b-3".to_owned(), "withheld.c-3".to_owned()];
+    let paths: Vec<_> =
+        names.iter().chain(&withheld).map(|name| format!("{url}/in/{name}")).collect();
     let table = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
          process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
@@ -259,8 +264,8 @@ fn a_killed_fetch_process_is_replaced_for_tables() {
     let mut running = table.datastores("1 MB", "").start(&[]);
     let is_requested =
         |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
-    running.until("the held objects are requested", |_| {
-        is_requested("held.b-3") && is_requested("held.c-3")
+    running.until("the withheld objects are requested", |_| {
+        is_requested("withheld.b-3") && is_requested("withheld.c-3")
     });
     let first = kill_fetcher(&running);
     running.until("another one", |running| fetcher(running).is_some_and(|pid| pid != first));
@@ -274,15 +279,16 @@ fn a_killed_fetch_process_is_replaced_for_tables() {
     ran.exits_with(0).says("; 0 to fetch");
 }
 
-/// A job is killed while it fetches objects. The next job reuses the complete objects, and fetches the
-/// others.
+/// A job is killed while it fetches objects. When the job is resumed, it reuses the complete objects, and
+/// fetches the others.
 #[test]
 fn objects_fetched_by_a_killed_job_are_reused() {
     let server = Server::objects(0);
     let url = server.url();
     let names: Vec<_> = (0..20).map(|index| format!("a{index:02}-3")).collect();
-    let held = ["held.b-3".to_owned(), "held.c-3".to_owned()];
-    let paths: Vec<_> = names.iter().chain(&held).map(|name| format!("{url}/in/{name}")).collect();
+    let withheld = ["withheld.b-3".to_owned(), "withheld.c-3".to_owned()];
+    let paths: Vec<_> =
+        names.iter().chain(&withheld).map(|name| format!("{url}/in/{name}")).collect();
     let table = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{t: {{paths: [{}], format: csv, header: false, schema: {{x: string}}}}}}\n\
          process_count_per_node: 1\nerror_threshold: 0\narguments: [--rows]",
@@ -291,7 +297,7 @@ fn objects_fetched_by_a_killed_job_are_reused() {
     let mut running = table.datastores("1 MB", "").start(&[]);
     let rows = running.dir().join("job/output/parallel_run_step.txt");
     let last = "a19-3 2\n";
-    running.until("the last rows before the held objects", |_| {
+    running.until("the last rows before the withheld objects", |_| {
         fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(last))
     });
     running.kill_leader();

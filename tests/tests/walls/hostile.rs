@@ -135,7 +135,7 @@ fn fewer_or_more_rows_than_items() {
     assert_snapshot!(ran.messages(), @"
     job test: 2 workers
     Job test completed in [TIME].
-      mini-batches  3, 1 with fewer rows than items
+      mini-batches  3, of which 1 has fewer rows than items
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       rows          4
       output        job/output/parallel_run_step.txt
@@ -184,7 +184,7 @@ fn no_failure_is_ignored_by_default() {
     Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
       where         mini-batch 2, [WORKER]
-      mini-batches  3, 1 failed
+      mini-batches  3, of which 1 failed
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/[WORKER].txt
@@ -214,7 +214,7 @@ fn no_failure_is_ignored_by_default() {
     Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   run returned no row for 2 items: an item without a row counts as failed
       where         mini-batch 2, [WORKER]
-      mini-batches  3, 1 with fewer rows than items
+      mini-batches  3, of which 1 has fewer rows than items
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
@@ -273,7 +273,7 @@ fn an_endless_call_ends_its_worker() {
             mini-batch 1, attempt 1 ([WORKER]), will be tried again: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)
             mini-batch 1, attempt 2 ([WORKER]): run took longer than run_invocation_timeout (1 s); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)
             Job test completed in [TIME].
-              mini-batches  3, 1 failed
+              mini-batches  3, of which 1 failed
               items         6, of which 2 failed (see job/logs/failed_items.csv)
               rows          4
               output        job/output/parallel_run_step.txt

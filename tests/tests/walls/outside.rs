@@ -118,7 +118,7 @@ fn awkward_output_files() {
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   the output "bell\u{7}\u{1b}[2J" cannot be published because its name holds a control character: choose another name
       where         mini-batch 0, [WORKER]
-      mini-batches  1, 1 failed
+      mini-batches  1, of which 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
       what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all

@@ -3,7 +3,7 @@
 use super::loaded::LoadedMiniBatch;
 use super::report::{MAX_REASON_BYTES, cut};
 use super::tally::AttemptTally;
-use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, name_errors};
+use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, with_errno_names};
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 
 /// The results of one call, row by row.
@@ -113,7 +113,7 @@ impl ResultSink for RowSink<'_> {
     fn failed(&mut self, index: usize, reason: &str) {
         self.rows.failed(index);
         if self.failed.len() < AttemptReport::MAX_FAILED_ITEMS {
-            let reason = name_errors(reason);
+            let reason = with_errno_names(reason);
             self.failed.push((index, cut(&reason, MAX_REASON_BYTES)));
         }
     }

@@ -4,8 +4,8 @@
 //! access. The folder is opened once, and all names are relative to the open folder.
 //!
 //! An entry consists of the compiled code, a byte for the kind of mini-batch that the entry script takes, and
-//! a trailer. The trailer has a checksum of the code, the byte and the entry's name, to detect damage by the
-//! disk.
+//! a trailer. The trailer has one checksum over the code, the byte and the entry's name, to detect damage by
+//! the disk.
 //!
 //! The cache writes an entry to a temporary file and renames it. A reader therefore never sees an incomplete
 //! entry, even if a process is killed or several processes compile the same script. A process locks the
@@ -201,8 +201,8 @@ impl Cache {
             let Some(name) = name.to_str().filter(|name| name.starts_with(TEMPORARY_PREFIX)) else {
                 continue;
             };
-            // `file` keeps its lock until the removal. Otherwise a process that has just made the file could
-            // lock it in between, and would lose it.
+            // Keep the lock (the open `file`) until the file is removed. Otherwise, the process that has just
+            // created the file could lock it before the removal, and would write to a removed file.
             if let Ok(file) = open(&self.dir, name)
                 && is_left_over(&file)
             {
@@ -225,7 +225,8 @@ pub(super) fn open(dir: &Dir, name: &str) -> io::Result<File> {
     dir.open_with(name, &options).map(cap_std::fs::File::into_std)
 }
 
-/// Whether a temporary file is left over: no process is writing to it. If so, `file` has the file's lock.
+/// Whether a temporary file is left over: no process is writing to it. If it is, this call has locked it
+/// through `file` (except on a file system without locks).
 pub(super) fn is_left_over(file: &File) -> bool {
     match file.try_lock() {
         Ok(()) => true,
@@ -256,8 +257,9 @@ impl<'a> TemporaryFile<'a> {
             match dir.open_with(&name, &options) {
                 Ok(file) => {
                     let file = file.into_std();
-                    // The compiler process shares this lock while it can write. On a file system
-                    // without locks, the file's age decides whether it is left over.
+                    // The compiler process inherits the open file, and so the lock: the file stays locked
+                    // until both processes have closed it. On a file system without locks, the file's age
+                    // decides whether it is left over.
                     let _ = file.lock();
                     if file.metadata()?.nlink() > 0 {
                         return Ok(Self { dir, name, file });
@@ -320,8 +322,8 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user {
         return Err(CompileError::new(format!(
-            "the cache of compiled code {} belongs to user {}, not to you (user {user}), who could \
-             put any code into it. Name one of your folders in SANDMILL_CACHE_DIR",
+            "the cache of compiled code {} does not belong to you (user {user}) but to user {}, \
+             who could put any code into it. Name one of your folders in SANDMILL_CACHE_DIR",
             path.display(),
             metadata.uid()
         )));

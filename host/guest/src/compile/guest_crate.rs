@@ -128,7 +128,8 @@ fn build(
     let shared = build_folder::shared(folder, cache_dir, |name| std::env::var_os(name));
     let is_first = shared.as_ref().is_some_and(|shared| !shared.exists());
     if let Some(shared) = shared {
-        // Shared dependencies are compiled once per machine. The results stay in the crate's own folder.
+        // Dependencies are compiled once per user, into a folder that all crates share. The finished
+        // WebAssembly files stay in the crate's own folder.
         command.arg("--config").arg(format!("build.build-dir={:?}", shared.display().to_string()));
     }
     command
@@ -191,8 +192,8 @@ fn report(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<S
 /// The line that is printed when cargo compiles something.
 const COMPILING: &str = "compiling the entry script";
 /// The line that is printed instead if cargo must also compile all libraries.
-const COMPILING_FIRST: &str = "compiling the entry script, and the libraries of entry scripts: the first time this takes a minute or more, \
-     later seconds";
+const COMPILING_FIRST: &str = "compiling the entry script, and the libraries of entry scripts: this takes a minute or more the first \
+     time, and only seconds after that";
 
 /// The first words of cargo's progress lines.
 const PROGRESS_WORDS: [&str; 7] =
@@ -278,7 +279,7 @@ mod tests {
         assert_eq!(
             std::fs::read(&component).expect("reads"),
             fresh,
-            "the newer file was another module's"
+            "a component of another module is replaced, even if it is newer than this module"
         );
         assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 2);
     }

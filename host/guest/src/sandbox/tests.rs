@@ -228,7 +228,7 @@ fn unlimited_growth_is_out_of_memory() {
     let beyond = "(drop (memory.grow (i32.const 65536))) unreachable";
     let failure = self::failure(beyond, most);
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
-    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: its memory ends at 4 GB, whatever limits.memory allows (64 GB); it held 128 KB and asked for 4 GB more. Hold less at a time: make mini_batch_size smaller");
+    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: its memory cannot grow beyond 4 GB, although limits.memory allows 64 GB; it held 128 KB and asked for 4 GB more. Hold less at a time: make mini_batch_size smaller");
     // A guest that can handle the refusal succeeds.
     let body =
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) (i32.const 0)";

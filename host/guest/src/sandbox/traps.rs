@@ -6,7 +6,7 @@ use super::nn::CallEnd;
 use super::panics::last_panic;
 use super::types::ErrorText;
 use crate::compile::MAX_FRAMES;
-use crate::model::{ByteSize, Failure, FailureKind, Limits, name_errors};
+use crate::model::{ByteSize, Failure, FailureKind, Limits, with_errno_names};
 use std::fmt::Write as _;
 use wasmtime::{Error, ThrownException, Trap, WasmBacktrace};
 use wasmtime_wasi::{I32Exit, ResourceTableError};
@@ -48,7 +48,7 @@ fn classify(error: &Error, context: &TrapContext<'_>) -> (FailureKind, String) {
         return (FailureKind::Exit, exit_message(exit.0, &during));
     }
     if let Some(CallEnd { kind, message }) = error.downcast_ref() {
-        return (*kind, format!("inference ended {during}: {message}"));
+        return (*kind, format!("inference failed {during}: {message}"));
     }
     if let Some(refusal) = context.refusal {
         return (FailureKind::OutOfMemory, out_of_memory(refusal, context.limits, &during));
@@ -76,7 +76,7 @@ fn classify(error: &Error, context: &TrapContext<'_>) -> (FailureKind, String) {
         trap => {
             let text = match (last_panic(&context.stderr, error.downcast_ref()), trap) {
                 (Some(panic), _) => {
-                    format!("the entry script panicked {during}{}", name_errors(&panic))
+                    format!("the entry script panicked {during}{}", with_errno_names(&panic))
                 }
                 (None, Some(trap)) => {
                     format!("the entry script trapped {during}: {}", describe_trap(*trap))
@@ -122,9 +122,9 @@ fn out_of_memory(refusal: GrowthRefusal, limits: &Limits, during: &str) -> Strin
         let held = ByteSize(refusal.used).rounded();
         let asked = ByteSize(refusal.asked).rounded();
         return format!(
-            "the entry script ran out of memory {during}: its memory ends at {maximum}, whatever \
-             limits.memory allows ({}); it held {held} and asked for {asked} more. Hold less at a time: \
-             make mini_batch_size smaller",
+            "the entry script ran out of memory {during}: its memory cannot grow beyond {maximum}, \
+             although limits.memory allows {}; it held {held} and asked for {asked} more. Hold \
+             less at a time: make mini_batch_size smaller",
             limits.memory
         );
     }
@@ -173,7 +173,7 @@ fn detail(error: &Error, stderr: &str) -> String {
     }
     let stderr = stderr.trim();
     if !stderr.is_empty() {
-        let stderr = name_errors(stderr).replace('\n', "\n  ");
+        let stderr = with_errno_names(stderr).replace('\n', "\n  ");
         let _ = write!(text, "stderr of the entry script:\n  {stderr}\n");
     }
     text
@@ -210,7 +210,7 @@ fn describe_stack(backtrace: &WasmBacktrace) -> String {
 
 /// The failure for an error that the entry script returned.
 pub(super) fn script_error(function: &str, text: &ErrorText) -> Failure {
-    let text = name_errors(text.0.trim());
+    let text = with_errno_names(text.0.trim());
     let mut lines = text.splitn(2, '\n');
     let first = match lines.next() {
         None | Some("") => format!("{function} returned an error without a text"),

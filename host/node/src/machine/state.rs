@@ -25,8 +25,8 @@ pub struct NodeMachine {
     pub(super) waiting: BTreeMap<WorkerId, bool>,
     /// The number of orders that granted attempts.
     pub(super) grants: u64,
-    /// The attempts that workers had when they were killed, until they have exited: a report about such an
-    /// attempt is late.
+    /// For each worker that was killed and has not exited yet: the attempt that it had. A report about this
+    /// attempt comes too late.
     pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
     /// Failures of `init` since an `init` last succeeded (rule I1 in `docs/parallel-run-step.md`).
     pub(super) init_failures_in_a_row: u32,

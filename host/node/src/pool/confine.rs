@@ -50,7 +50,7 @@ pub(super) fn cgroup_root(mode: OsSandbox) -> CgroupRoot {
 }
 
 impl Confinement {
-    /// Makes the cgroups for the workers of a job.
+    /// Stores where to make the cgroups of a job's workers, and with which limits. Makes no cgroup.
     pub(super) fn new(cgroup_root: CgroupRoot, job_dir: &JobDir, budget: MemoryBudget) -> Self {
         let leaves = match cgroup_root {
             Ok(leaves) => leaves,

@@ -85,7 +85,7 @@ const DATASTORE: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
-        "For azure and gcs: whether the machine's own identity is used. For s3: its role.",
+        "Whether the machine's own identity is used (for s3: the machine's role).",
     ),
     text("service_account", "For gcs: the file of a service account."),
     text("username", "For http, with password: the user's name."),

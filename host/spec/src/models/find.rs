@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(models.find("m", None), "m/10/x.onnx, m/10");
         assert_eq!(models.find("m", Some(2)), "m/2/model.onnx, m/2");
         assert_snapshot!(models.find("m", Some(11)), @"/d/m has no version 11; versions: 2, 10");
-        assert_snapshot!(models.find("m/2/model.onnx", Some(2)), @"/d/m/2/model.onnx is not a folder with a subfolder for each version; remove the key version");
+        assert_snapshot!(models.find("m/2/model.onnx", Some(2)), @"/d/m/2/model.onnx is not a folder with a subfolder for each version; remove the key `version`");
         fs::create_dir(models.0.path().join("m/12")).unwrap();
         assert_snapshot!(models.find("m", None), @"/d/m/12 holds no ONNX file; put model.onnx into it, or set another version");
         assert_snapshot!(models.find("m/12", Some(1)), @"/d/m/12 has no version 1; versions: none");

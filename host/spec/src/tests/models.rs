@@ -97,7 +97,7 @@ arguments: [--m, '${{{{models.other}}}}']
     job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, or a folder with one; for models of other kinds, such as pickles, name the file, or name the folder under side_inputs
     job.yaml:8: models.no_path: has no path; set path to an ONNX file or a folder with one, or model to a registered name
     job.yaml:9: models.remote.path: found "azureml:digits:1", which is not on this machine; fetch it first, and name it here by --set models.remote.path=...; or register it here as digits@1 (sandmill model register)
-    job.yaml:10: models.versioned.version: [dir]/digits.onnx is not a folder with a subfolder for each version; remove the key version
+    job.yaml:10: models.versioned.version: [dir]/digits.onnx is not a folder with a subfolder for each version; remove the key `version`
     job.yaml:13: models.many.pth: unknown key; did you mean path?
     job.yaml:14: models.many.version: found 0; expected a whole number of at least 1
     job.yaml:15: models.many.digest: found "abc"; expected sha256: and 64 hexadecimal digits

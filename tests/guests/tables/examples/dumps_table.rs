@@ -1,5 +1,5 @@
-//! Ordinary: writes each of its tables as an Arrow stream into the output folder, at `DATASET/ID.arrow`, and
-//! returns the text `row` for each row of the table.
+//! An ordinary guest (not a hostile one): writes each of its tables as an Arrow stream into the output
+//! folder, at `DATASET/ID.arrow`, and returns the text `row` for each row of the table.
 
 use arrow_ipc::writer::StreamWriter;
 use sandmill_guest::arrow_array::RecordBatch;

@@ -1,6 +1,7 @@
-//! Ordinary: returns its table unchanged. With `--rows`, it returns a text for each row instead: the values
-//! joined by commas, with `-` for null. With `--types`, it returns the types of the columns as a text for
-//! each row. With `--fail TEXT`, it returns an outcome for each row, and a row that contains the text fails.
+//! An ordinary guest (not a hostile one): returns its table unchanged. With `--rows`, it returns a text for
+//! each row instead: the values joined by commas, with `-` for null. With `--types`, it returns the types of
+//! the columns as a text for each row. With `--fail TEXT`, it returns an outcome for each row, and a row that
+//! contains the text fails.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::{Float64Type, Int64Type};

@@ -1,4 +1,4 @@
-//! Hostile: misbehaves as `hostile_files` does, but takes tables. In attempts and mini-batches in
+//! A hostile guest: misbehaves as `hostile_files` does, but takes tables. In attempts and mini-batches in
 //! which it does not misbehave, it returns its table unchanged, as `echo_table` does.
 
 use sandmill_guest::arrow_array::RecordBatch;

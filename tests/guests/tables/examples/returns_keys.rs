@@ -1,5 +1,5 @@
-//! Ordinary: returns a text for each row of its table: the mini-batch's id, its partition keys, and the row's
-//! values joined by commas, with `-` for null.
+//! An ordinary guest (not a hostile one): returns a text for each row of its table: the mini-batch's id, its
+//! partition keys, and the row's values joined by commas, with `-` for null.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::Int64Type;

@@ -265,7 +265,7 @@ fn a_guests_tensors_are_limited() {
         fixture.view().dimensions(Resource::new_borrow(third.rep())).expect_err("not there");
     let ended = failure(&error, &TrapContext::sample(&limits));
     assert_eq!(ended.kind, FailureKind::OverLimit);
-    insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
+    insta::assert_snapshot!(ended, @"inference failed in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
     let (code, text) = fixture.compute(third).expect_err("not there");
     assert_eq!(code, ErrorCode::TooLarge);
     insta::assert_snapshot!(text, @r#"input "x" was dropped when the entry script created it: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit"#);
@@ -368,5 +368,5 @@ fn a_full_gpu_ends_the_call() {
     let limits = Limits::default();
     let failure = failure(&error, &TrapContext::sample(&limits));
     assert_eq!(failure.kind, FailureKind::DeviceOutOfMemory);
-    assert_eq!(failure.message, "inference ended in run: the memory of gpu 0 is full");
+    assert_eq!(failure.message, "inference failed in run: the memory of gpu 0 is full");
 }

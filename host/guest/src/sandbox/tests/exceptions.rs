@@ -108,8 +108,9 @@ fn exceptions_use_fuel() {
 }
 
 #[test]
-fn nested_exceptions_overflow_only_the_guests_stack() {
-    // The handler throws again, from within itself.
+fn nested_catch_blocks_overflow_only_the_guests_stack() {
+    // `$again` calls itself inside a block that catches exceptions, so the blocks nest until the stack
+    // overflows. It throws no exception.
     let body = "(func $again (drop (block $h (result i32) (try_table (catch $e $h) (call $again)) (i32.const 0)))
           (call $again))
         RUN (call $again)";
@@ -128,7 +129,7 @@ fn a_start_function_that_throws_is_a_failure() {
 }
 
 #[test]
-fn the_rest_of_garbage_collection_is_off() {
+fn garbage_collected_types_and_shared_memories_are_refused() {
     let refused = |definitions: &str| -> String {
         let bytes = component("run-only", &format!("{definitions} RUN (i32.const 0))"));
         let error: CompileError =
