@@ -161,7 +161,7 @@ fn format(criterion: &mut Criterion) {
         writer.finish().expect("a vector takes everything");
         drop(writer);
         let rows = RowWriter::new(u64::MAX, true, &OutputFormat::default());
-        let mut rows = rows.with_row_limit(ByteSize(1 << 20));
+        let mut rows = rows.with_max_row_size(ByteSize(1 << 20));
         group.bench_function(format!("an id and {name}, sandmill, IPC to lines"), |bench| {
             bench.iter(|| {
                 rows.clear();

@@ -3,7 +3,7 @@
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
-    self, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle, PolicyUsed, RunningNode,
+    self, ClaimError, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle, PolicyUsed, RunningNode,
 };
 use crate::inference::NamedLibrary;
 use crate::model::{MiniBatchId, WorkerId};
@@ -55,6 +55,9 @@ pub struct Options {
     /// Whether to reuse the result of an earlier run, if nothing has changed since and the job file does not
     /// forbid it (`allow_reuse`).
     pub reuse: bool,
+    /// Whether to wait while another process works in the job's output folder, and to continue the job then. For
+    /// jobs with a `job_store`.
+    pub standby: bool,
     /// The job file, for `sandmill resume`; `None` if no job file describes the whole job.
     pub job_file: Option<JobFile>,
     /// The path of ONNX Runtime's library, for jobs with models; `None` if it is unknown.
@@ -88,6 +91,7 @@ impl Options {
             program,
             overwrite: false,
             reuse: true,
+            standby: false,
             job_file,
             onnxruntime,
             cancel,
@@ -117,11 +121,12 @@ impl Options {
     }
 
     /// Returns the options that concern the leader.
-    fn leader(&self) -> LeaderOptions {
+    fn leader(&self, has_waited: bool) -> LeaderOptions {
         LeaderOptions {
             job_dir: self.job_dir.clone(),
             overwrite: self.overwrite,
             reuse: self.reuse,
+            has_waited,
             job_file: self.job_file.clone(),
             command: self.command.clone(),
             policy: self.policy_used(),
@@ -143,8 +148,44 @@ pub fn prepare(
     options: &Options,
     say: &mut dyn FnMut(&str),
 ) -> Result<Prepared, PrepareError> {
+    if options.standby {
+        prepare_in_turn(&spec, options, say)
+    } else {
+        prepare_now(spec, options, false, say)
+    }
+}
+
+/// Waits until no other process works in the job's output folder, then prepares the job.
+fn prepare_in_turn(
+    spec: &JobSpec,
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<Prepared, PrepareError> {
+    let mut has_waited = false;
+    loop {
+        has_waited |= engine::wait_for_turn(spec, &options.cancel, say)?;
+        if let Some(reason) = options.cancel.reason() {
+            return Err(PrepareError::Node(NodeError::Cancelled(reason)));
+        }
+        match prepare_now(spec.clone(), options, has_waited, say) {
+            // Another standby was faster.
+            Err(PrepareError::JobDir(ClaimError::OutputInUse(_) | ClaimError::Running { .. })) => {
+                has_waited = true;
+                std::thread::sleep(Duration::from_millis(500));
+            }
+            prepared => return prepared,
+        }
+    }
+}
+
+fn prepare_now(
+    spec: JobSpec,
+    options: &Options,
+    has_waited: bool,
+    say: &mut dyn FnMut(&str),
+) -> Result<Prepared, PrepareError> {
     let machine = MachineForJob { spec: spec.clone(), options: options.node() };
-    engine::prepare(spec, &options.leader(), machine, say)
+    engine::prepare(spec, &options.leader(has_waited), machine, say)
 }
 
 /// This machine, for one job.

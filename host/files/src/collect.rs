@@ -50,7 +50,7 @@ enum KeptRelation {
     Folder,
     /// An unchanged file that `init` made.
     File,
-    /// `init` made something else under this name.
+    /// `init` made an entry of this name, and it has been changed or replaced since.
     Changed,
 }
 

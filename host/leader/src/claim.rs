@@ -54,6 +54,8 @@ pub(super) struct JobDirLock {
     /// Folders that did not exist before, innermost first.
     created: Vec<PathBuf>,
     lock: FolderLock,
+    /// The lock on the output folder, if it was taken early.
+    output_lock: Option<FolderLock>,
 }
 
 /// A job directory that this process owns until the claim is dropped.
@@ -203,6 +205,7 @@ pub(super) fn lock_job_dir(
         started_by: None,
         created,
         lock,
+        output_lock: None,
     })
 }
 
@@ -217,6 +220,11 @@ impl JobDirLock {
         self.earlier.as_ref()
     }
 
+    /// The directory, for its paths.
+    pub(super) fn job_dir(&self) -> &JobDir {
+        &self.job_dir
+    }
+
     /// The directory's path without links.
     pub(super) fn root(&self) -> PathBuf {
         self.root.clone()
@@ -224,7 +232,8 @@ impl JobDirLock {
 
     /// Makes the directory that of an interrupted job, which another job directory held before. `state` is
     /// what `job.json` said there.
-    pub(super) fn restore(&mut self, state: JobState) -> Result<(), ClaimError> {
+    pub(super) fn restore(&mut self, mut state: JobState) -> Result<(), ClaimError> {
+        state.is_from_log = true;
         self.make_private()?;
         state.write(&self.job_dir.state_file())?;
         if !state.mark.is_empty() {
@@ -251,6 +260,7 @@ impl JobDirLock {
     /// Unlocks the directory of a refused job, and removes the folders that this process created.
     pub(super) fn give_up(self) {
         self.lock.remove_file();
+        self.output_lock.iter().for_each(FolderLock::remove_file);
         for folder in &self.created {
             // `remove_dir` keeps folders into which another program has meanwhile put something.
             let _ = fs::remove_dir(folder);
@@ -308,7 +318,7 @@ impl JobDirLock {
     /// before anything is removed. If the output folder cannot be used, this changes nothing, except that it
     /// may create missing folders.
     pub(super) fn begin(
-        self,
+        mut self,
         job_file: Option<JobFile>,
         supersede: &mut dyn FnMut(&str) -> Result<(), ClaimError>,
     ) -> Result<Claim, ClaimError> {
@@ -339,7 +349,7 @@ impl JobDirLock {
 
     /// Resumes the job that the directory holds. The output folder must be the one of the earlier run, so
     /// that everything in this folder belongs to the job.
-    pub(super) fn resume(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
+    pub(super) fn resume(mut self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.lock_output_folder(false)?;
         self.make_private()?;
         let started = Timestamp::now();
@@ -347,6 +357,7 @@ impl JobDirLock {
         if let Some(earlier) = &self.earlier {
             state.begun = earlier.begun;
             state.times_resumed = earlier.times_resumed.saturating_add(1);
+            state.is_from_log = earlier.is_from_log;
         }
         let state = self.with_places(state, job_file);
         let state_file = self.job_dir.state_file();
@@ -385,20 +396,36 @@ impl JobDirLock {
         Ok(())
     }
 
-    /// Creates an output folder outside the job directory, or checks that the existing one may be used, and
-    /// locks it. With `must_be_empty`, the folder may hold nothing but the job's own old rows.
-    fn lock_output_folder(&self, must_be_empty: bool) -> Result<Option<FolderLock>, ClaimError> {
-        let output = self.output.as_path();
-        if output.starts_with(&self.root) {
-            return Ok(None);
+    /// Creates and locks an output folder outside the job directory, unless it is locked already. What this
+    /// process then reads in a job store stays true: no other process can lead the job.
+    pub(super) fn lock_output(&mut self) -> Result<(), ClaimError> {
+        if self.output_lock.is_some() {
+            return Ok(());
         }
+        let output = self.output.as_path();
         make_folder(output)?;
         // Permissions do not show whether files can be created: the file system may be read-only or full.
         let lock = FolderLock::try_lock(output);
         let lock = lock.map_err(|e| ClaimError::folder("write to the output folder", output, e))?;
-        let Some(lock) = lock else {
+        if lock.is_none() {
             return Err(ClaimError::OutputInUse(output.to_owned()));
-        };
+        }
+        self.output_lock = lock;
+        Ok(())
+    }
+
+    /// Creates an output folder outside the job directory, or checks that the existing one may be used, and
+    /// locks it. With `must_be_empty`, the folder may hold nothing but the job's own old rows.
+    fn lock_output_folder(
+        &mut self,
+        must_be_empty: bool,
+    ) -> Result<Option<FolderLock>, ClaimError> {
+        if self.output.starts_with(&self.root) {
+            return Ok(None);
+        }
+        self.lock_output()?;
+        let lock = self.output_lock.take();
+        let output = self.output.as_path();
         let earlier_in_folder = self.earlier.as_ref().filter(|state| state.output == output);
         let old_file = earlier_in_folder.and_then(|state| state.output_file.as_deref());
         let is_own_rows = |entry: &OsStr, file: &str| entry == file || *entry == *unfinished(file);
@@ -411,7 +438,7 @@ impl JobDirLock {
                 None => ClaimError::OutputNotEmpty { output, holds },
             });
         }
-        Ok(Some(lock))
+        Ok(lock)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Errors of claiming a job directory. The texts are shown to users.
 
 use crate::journal::JournalError;
-use crate::model::is_full;
+use crate::model::{JobStatus, is_full};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -192,6 +192,33 @@ pub enum ClaimError {
         store: PathBuf,
         /// What is wrong with it.
         what: String,
+    },
+    /// The job ended in another job directory, while this process waited to continue it.
+    #[error(
+        "job '{name}' {} on the machine that this one waited for (its commit log is in {}): to continue it here, \
+         run it without --standby",
+        if *status == JobStatus::Cancelled { "was cancelled" } else { "failed" },
+        store.display()
+    )]
+    EndedElsewhere {
+        /// The job.
+        name: String,
+        /// How it ended.
+        status: JobStatus,
+        /// The folder of the job in the store.
+        store: PathBuf,
+    },
+    /// The output folder of a job with a job store is in the job directory.
+    #[error(
+        "the output folder {} is in the job directory {}, and a job with a job_store needs one that other \
+         machines can write to: name another folder for `output` or with --job-dir",
+        output.display(), dir.display()
+    )]
+    OutputInJobDir {
+        /// The output folder.
+        output: PathBuf,
+        /// The job directory.
+        dir: PathBuf,
     },
     /// The job store failed.
     #[error(transparent)]

@@ -141,6 +141,10 @@ pub struct JobState {
     /// How often the job was resumed. Earlier versions of Sandmill called it `taken_up`.
     #[serde(alias = "taken_up")]
     pub times_resumed: u32,
+    /// Whether the job directory was made from a commit log. Then the log must be there, also if the directory
+    /// has no journal yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_from_log: bool,
     /// Who started the latest run. `None` if an earlier version of Sandmill did.
     #[serde(default)]
     pub started_by: Option<StartedBy>,
@@ -168,6 +172,7 @@ impl JobState {
             started,
             ended: None,
             times_resumed: 0,
+            is_from_log: false,
             started_by: None,
             job_file: None,
             result: None,

@@ -4,14 +4,13 @@
 use super::claim::{Claim, JobDirLock};
 use super::claim_error::ClaimError;
 use super::job_state::{JobStanding, JobState};
-use super::prepare_error::PreparationError;
+use super::options::LeaderOptions;
 use crate::fail_point;
 use crate::journal::{Journal, JournalError, LogSummary, directory_id, remove_journal};
 use crate::model::{JobDir, JobStatus};
 use crate::spec::JobSpec;
 use sandmill_commit_log::{CommitLog, FolderStore, JobLogs, RunList, RunLog};
 use serde_json::Value;
-use std::error::Error;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -29,12 +28,18 @@ pub(super) struct JobStore {
     tenant: String,
     /// Whether the results of a completed job may be reused.
     reuse: bool,
+    /// As in [`LeaderOptions::has_waited`].
+    has_waited: bool,
 }
 
 impl JobStore {
     /// The store of a job in a folder, whose path has no links. The folder must exist, so that a shared folder
     /// that is not mounted is noticed.
-    pub(super) fn open(folder: &Path, spec: &JobSpec, reuse: bool) -> Result<Self, ClaimError> {
+    pub(super) fn open(
+        folder: &Path,
+        spec: &JobSpec,
+        options: &LeaderOptions,
+    ) -> Result<Self, ClaimError> {
         if !folder.is_dir() {
             return Err(ClaimError::NoJobStore(folder.to_owned()));
         }
@@ -46,21 +51,21 @@ impl JobStore {
         let logs = JobLogs::new(Arc::new(FolderStore::new(folder.clone())));
         let runs = logs.runs_begun().map_err(JournalError::from)?;
         let tenant = spec.settings.tenant.clone();
-        Ok(Self { logs, runs, folder, tenant, reuse: reuse && spec.settings.allow_reuse })
+        let reuse = options.reuse && spec.settings.allow_reuse;
+        Ok(Self { logs, runs, folder, tenant, reuse, has_waited: options.has_waited })
     }
 
     /// Makes the job directory include everything in the commit log. If the directory is empty, it becomes
     /// the directory of the job that the log describes. Returns the log, to continue it. `None` if the store
     /// has no log that can be continued.
-    pub(super) fn catch_up<E: Error + 'static>(
+    pub(super) fn catch_up(
         &self,
         held: &mut JobDirLock,
-        job_dir: &JobDir,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Option<CommitLog>, PreparationError<E>> {
-        let local = LocalRun::read(job_dir)?;
+    ) -> Result<Option<CommitLog>, ClaimError> {
+        let local = LocalRun::read(held.job_dir())?;
         let Some(run) = self.logs.latest(&self.runs) else {
-            return Ok(self.without_log(held, local.as_ref()).map(|()| None)?);
+            return self.without_log(held, local.as_ref()).map(|()| None);
         };
         let summary = LogSummary::read(&run)?;
         let is_local = local.as_ref().is_some_and(|local| local.id == run.id());
@@ -68,51 +73,68 @@ impl JobStore {
         let is_obsolete =
             local.as_ref().is_some_and(|local| !is_local && self.runs.contains(&local.id));
         if summary.is_superseded {
-            return match local {
-                Some(local) if is_local || local.has_log || is_obsolete => {
+            let has_meaning = match &local {
+                Some(local) => is_local || local.has_log || is_obsolete,
+                // The output still has the results of the earlier run.
+                None => self.state(summary.job_state, held).is_ok_and(|state| has_output(&state)),
+            };
+            return match has_meaning {
+                true => {
                     let (dir, store) = (held.root(), self.folder.clone());
-                    Err(ClaimError::StartedOver { dir, store }.into())
+                    Err(ClaimError::StartedOver { dir, store })
                 }
-                _ => Ok(None),
+                false => Ok(None),
             };
         }
         if let Some(local) = local.filter(|_| !is_local && !is_obsolete) {
             let (dir, store) = (held.root(), self.folder.clone());
             let (local, found) = (local.id, run.id().to_owned());
-            return Err(ClaimError::OtherRun { dir, store, local, found }.into());
+            return Err(ClaimError::OtherRun { dir, store, local, found });
         }
-        self.continue_run(&run, summary, is_local, held, job_dir, say).map(Some)
+        self.continue_run(&run, summary, is_local, held, say).map(Some)
     }
 
     /// Checks a job directory whose job has no log in the store.
     fn without_log(&self, held: &JobDirLock, local: Option<&LocalRun>) -> Result<(), ClaimError> {
-        let has_ended = held.earlier().is_some_and(|run| run.status == JobStanding::Completed);
-        match local {
-            // The log was there, and is gone: without it, no fence keeps other leaders out.
-            Some(local) if local.has_log && !has_ended => {
-                Err(ClaimError::LogGone { dir: held.root(), store: self.folder.clone() })
-            }
-            _ => Ok(()),
+        let earlier = held.earlier();
+        let has_ended = earlier.is_some_and(|run| run.status == JobStanding::Completed)
+            || local.is_some_and(|local| local.is_completed);
+        let has_log = local.is_some_and(|local| local.has_log)
+            || earlier.is_some_and(|earlier| earlier.is_from_log);
+        // The log was there, and is gone: without it, no fence keeps other leaders out.
+        if has_log && !has_ended {
+            return Err(ClaimError::LogGone { dir: held.root(), store: self.folder.clone() });
         }
+        Ok(())
     }
 
-    fn continue_run<E: Error + 'static>(
+    fn continue_run(
         &self,
         run: &RunLog,
         summary: LogSummary,
         is_local: bool,
         held: &mut JobDirLock,
-        job_dir: &JobDir,
         say: &mut dyn FnMut(&str),
-    ) -> Result<CommitLog, PreparationError<E>> {
-        let is_own = summary.directory == directory_id(&job_dir.journal());
-        let is_completed = summary.status == Some(JobStatus::Completed);
+    ) -> Result<CommitLog, ClaimError> {
+        let journal = held.job_dir().journal();
+        let is_own = summary.directory == directory_id(&journal);
         let state = self.state(summary.job_state, held)?;
-        if is_completed && !is_own && !(self.reuse && has_output(&state)) {
-            let output = held.output().to_owned();
-            let store = self.folder.clone();
-            return Err(ClaimError::FinishedElsewhere { name: state.name, output, store }.into());
+        let name = || state.name.clone();
+        let can_reuse = is_own || (self.reuse && has_output(&state));
+        let store = || self.folder.clone();
+        match summary.status {
+            Some(status @ (JobStatus::Failed | JobStatus::Cancelled))
+                if self.has_waited && !is_own =>
+            {
+                return Err(ClaimError::EndedElsewhere { name: name(), status, store: store() });
+            }
+            Some(JobStatus::Completed) if !can_reuse => {
+                let output = held.output().to_owned();
+                return Err(ClaimError::FinishedElsewhere { name: name(), output, store: store() });
+            }
+            _ => {}
         }
+        let is_completed = summary.status == Some(JobStatus::Completed);
         if is_local {
             if !is_completed {
                 held.reopen();
@@ -122,27 +144,27 @@ impl JobStore {
                 || "another process".to_owned(),
                 |writer| format!("process {} on {}", writer.pid, writer.host),
             );
-            say(&format!(
-                "the job was last run by {writer}; continuing it here, from its commit log in {}",
-                self.folder.display()
-            ));
+            let log = self.folder.display();
+            say(&if is_completed {
+                format!("the job was completed by {writer}; using its results (commit log: {log})")
+            } else {
+                format!(
+                    "the job was last run by {writer}; continuing it here, from its commit log in {log}"
+                )
+            });
             // A journal of a run that was started over has no meaning any longer.
-            remove_journal(&job_dir.journal())?;
+            remove_journal(&journal)?;
             // `job.json` comes first: without it, a directory with a journal is not a job directory.
             held.restore(state)?;
         }
-        Ok(Journal::catch_up(&job_dir.journal(), run)?)
+        Ok(Journal::catch_up(&journal, run)?)
     }
 
     /// Checks that the job may be started over, if the store has a log of it. If another job directory has
     /// written the log, this one then knows what to remove from the output.
-    pub(super) fn check_overwrite(
-        &self,
-        held: &mut JobDirLock,
-        job_dir: &JobDir,
-    ) -> Result<(), ClaimError> {
+    pub(super) fn check_overwrite(&self, held: &mut JobDirLock) -> Result<(), ClaimError> {
         let Some(run) = self.logs.latest(&self.runs) else { return Ok(()) };
-        if LocalRun::read(job_dir)?.is_some_and(|local| local.id == run.id()) {
+        if LocalRun::read(held.job_dir())?.is_some_and(|local| local.id == run.id()) {
             return Ok(());
         }
         // A damaged log can be superseded, too. What is intact of it says what to remove.
@@ -230,12 +252,16 @@ pub(super) struct LocalRun {
     id: String,
     /// Whether the journal was connected to a log.
     pub(super) has_log: bool,
+    /// Whether the journal says that the job is completed.
+    is_completed: bool,
 }
 
 impl LocalRun {
     /// `None` if there is no journal, or none that can be used.
     pub(super) fn read(job_dir: &JobDir) -> Result<Option<Self>, JournalError> {
         let Some(journal) = Journal::open_if_usable(&job_dir.journal())? else { return Ok(None) };
-        Ok(Some(Self { id: journal.job()?.id, has_log: journal.log_position()?.is_some() }))
+        let is_completed = journal.finished()? == Some(JobStatus::Completed);
+        let has_log = journal.log_position()?.is_some();
+        Ok(Some(Self { id: journal.job()?.id, has_log, is_completed }))
     }
 }

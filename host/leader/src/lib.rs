@@ -9,7 +9,7 @@
 //! - `claim` decides which job owns a job directory, and `reserve` reserves disk space to record
 //!   the job's end.
 //! - `job_store` connects a job to its commit log, from which another machine can continue the job.
-//!   `stored_jobs` lists and removes the logs in a store.
+//!   `stored_jobs` lists and removes the logs in a store, and `standby` waits for another machine.
 //! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
 //!   `differences` compares them with those of the earlier run, and `verify` does the same for its
 //!   inputs. These modules do not know how a node is built.
@@ -51,6 +51,7 @@ mod reserve;
 mod resume;
 mod settings_in_force;
 mod spans;
+mod standby;
 mod start;
 mod stored_jobs;
 #[cfg(any(test, feature = "testing"))]
@@ -72,6 +73,7 @@ pub use prepare::prepare;
 pub use prepare_error::PreparationError;
 pub use sandmill_commit_log::{TrialError, try_folder};
 pub use settings_in_force::RUNS_AS_ROOT;
+pub use standby::wait_for_turn;
 pub use stored_jobs::{StoredJob, stored_jobs};
 
 use sandmill_files::{self as files, opening};

@@ -19,6 +19,9 @@ pub struct LeaderOptions {
     pub command: Vec<String>,
     /// The operator's policy. `None` if there is none.
     pub policy: Option<PolicyUsed>,
+    /// Whether this process waited while another one ran the job. Then it continues the job only if that
+    /// process was lost.
+    pub has_waited: bool,
     /// Notices for the user, one line each, in addition to those of the job and the node.
     pub notices: Vec<String>,
 }

@@ -4,7 +4,7 @@
 use super::ClaimError;
 use super::claim::{ClaimRequest, JobDirLock, lock_job_dir, resolve};
 use super::job::PreparedOnNode;
-use super::job_state::JobState;
+use super::job_state::{JobStanding, JobState};
 use super::job_store::{JobStore, LocalRun};
 use super::nodes::{JobOnNode as _, NodeHandle};
 use super::options::LeaderOptions;
@@ -13,6 +13,7 @@ use super::resume::ReadyToResume;
 use crate::model::{JobDir, OutputAction};
 use crate::protocol::node::PrepareRequest;
 use crate::spec::JobSpec;
+use sandmill_commit_log::CommitLog;
 use std::path::{Path, PathBuf};
 
 /// Prepares a job on a node. `say` receives lines for the user about steps that take time.
@@ -37,19 +38,16 @@ pub fn prepare<N: NodeHandle>(
         .then_some(spec.append_row_file_name.as_str());
     let wanted = ClaimRequest { name: &spec.name, output: request.output.as_deref(), output_file };
     let mut held = lock_job_dir(&job_dir, wanted)?;
-    let store = request.job_store.as_deref();
-    let store = store.map(|store| open_store(store, &spec, options.reuse, &held)).transpose()?;
-    let log = match &store {
-        Some(store) if options.overwrite => {
-            store.check_overwrite(&mut held, &job_dir)?;
-            None
+    let found_in_store = match request.job_store.as_deref() {
+        Some(folder) => open_log(folder, &spec, options, &mut held, say).map(Some),
+        None => refuse_to_leave_log(&held, &job_dir, options.overwrite).map(|()| None),
+    };
+    let (store, log) = match found_in_store {
+        Ok(found) => found.map_or((None, None), |(store, log)| (Some(store), log)),
+        Err(error) => {
+            held.give_up();
+            return Err(error.into());
         }
-        Some(store) => store.catch_up(&mut held, &job_dir, say)?,
-        None if options.overwrite => {
-            refuse_to_leave_log(&job_dir)?;
-            None
-        }
-        None => None,
     };
     let mut ready =
         ReadyToResume { spec, found, node, job_dir, parent: request.parent, store, log };
@@ -62,30 +60,48 @@ pub fn prepare<N: NodeHandle>(
     }
 }
 
-/// Refuses to start a job over without the store that has its log: another machine would continue the log.
-fn refuse_to_leave_log(job_dir: &JobDir) -> Result<(), ClaimError> {
-    // A journal that cannot be read is removed, as always.
-    match LocalRun::read(job_dir) {
-        Ok(Some(local)) if local.has_log => {
-            Err(ClaimError::StoreNotNamed(job_dir.root().to_owned()))
-        }
-        _ => Ok(()),
+/// Refuses to run a job without the store that has its log: another machine would continue the log.
+fn refuse_to_leave_log(
+    held: &JobDirLock,
+    job_dir: &JobDir,
+    overwrite: bool,
+) -> Result<(), ClaimError> {
+    let earlier = held.earlier();
+    let has_ended = earlier.is_some_and(|earlier| earlier.status == JobStanding::Completed);
+    let is_from_log = earlier.is_some_and(|earlier| earlier.is_from_log);
+    // If the job resumes, its journal is opened later, and checked then. A journal that cannot be read is
+    // removed, as always.
+    let has_log = || overwrite && matches!(LocalRun::read(job_dir), Ok(Some(run)) if run.has_log);
+    if (is_from_log && (overwrite || !has_ended)) || has_log() {
+        return Err(ClaimError::StoreNotNamed(job_dir.root().to_owned()));
     }
+    Ok(())
 }
 
-/// Opens the job's store. Neither the store nor the output folder may be in the other one.
-fn open_store(
+/// Opens the job's store, and its log if the job continues. The output folder is locked first, so that what the
+/// store says stays true.
+fn open_log(
     folder: &Path,
     spec: &JobSpec,
-    reuse: bool,
-    held: &JobDirLock,
-) -> Result<JobStore, ClaimError> {
+    options: &LeaderOptions,
+    held: &mut JobDirLock,
+    say: &mut dyn FnMut(&str),
+) -> Result<(JobStore, Option<CommitLog>), ClaimError> {
     let store = folder.join(&spec.name);
-    let output = held.output();
-    if output.starts_with(&store) || store.starts_with(output) {
-        return Err(ClaimError::StoreInOutput { output: output.to_owned(), store });
+    let output = held.output().to_owned();
+    if output.starts_with(&store) || store.starts_with(&output) {
+        return Err(ClaimError::StoreInOutput { output, store });
     }
-    JobStore::open(folder, spec, reuse)
+    if output.starts_with(held.root()) {
+        return Err(ClaimError::OutputInJobDir { output, dir: held.root() });
+    }
+    held.lock_output()?;
+    let store = JobStore::open(folder, spec, options)?;
+    let log = match options.overwrite {
+        true => store.check_overwrite(held).map(|()| None),
+        false => store.catch_up(held, say),
+    };
+    Ok((store, log?))
 }
 
 /// If an earlier version of Sandmill began the job in this directory, the output file keeps the

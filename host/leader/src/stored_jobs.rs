@@ -1,13 +1,13 @@
-//! The jobs whose commit logs are in a job store, for `sandmill clean --store`.
+//! The jobs whose commit logs are in a job store, for `jobs --store` and `clean --store`.
 
 use super::claim_error::ClaimError;
-use super::folder_lock::FolderLock;
+use super::folder_lock::{FolderLock, is_locked};
 use super::job_state::JobState;
 use crate::files::remove_tree;
 use crate::journal::{Journal, JournalError, LogSummary};
 use crate::model::JobStatus;
 use jiff::Timestamp;
-use sandmill_commit_log::{FolderStore, JobLogs};
+use sandmill_commit_log::{FolderStore, JobLogs, Writer};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,21 +27,45 @@ pub struct StoredJob {
     pub status: Option<JobStatus>,
     /// When the last record was written.
     pub last_record: Timestamp,
+    /// The id of the latest run, and the number of records in its log.
+    run: (String, u64),
+    /// The process that wrote the last record. `None` if only a snapshot has it.
+    pub writer: Option<Writer>,
+    /// The mini-batches that succeeded, and those that failed.
+    pub mini_batches: (u64, u64),
+    /// The job's tenant. Empty if the job has none.
+    pub tenant: String,
     /// The job's output folder. `None` if the log does not say it.
-    output: Option<PathBuf>,
+    pub output: Option<PathBuf>,
 }
 
 impl StoredJob {
+    /// Whether a process works in the job's output folder.
+    pub fn is_running(&self) -> bool {
+        self.output.as_deref().is_some_and(is_locked)
+    }
+
     /// Removes the job's logs. A leader of the job that is still alive can then no longer commit anything.
-    /// Returns false, and removes nothing, if a process works in the job's output folder.
+    /// Returns false, and removes nothing, if a process works in the job's output folder, if the log has changed
+    /// since it was read, or if the job has not completed and its output folder is not on this machine: then it
+    /// is unknown whether the job is running.
     ///
     /// # Errors
     /// If the store fails.
     pub fn remove(&self) -> Result<bool, ClaimError> {
-        let output = self.output.as_deref().filter(|output| output.is_dir());
-        let lock = output.map(FolderLock::try_lock).transpose();
-        let lock = lock.map_err(|e| ClaimError::io("lock the folder", &self.folder, e))?;
-        if matches!(lock, Some(None)) {
+        let is_completed = self.status == Some(JobStatus::Completed);
+        let _lock = match &self.output {
+            Some(output) if output.is_dir() => {
+                let output = output.canonicalize().unwrap_or_else(|_| output.clone());
+                let lock = FolderLock::try_lock(&output);
+                let lock = lock.map_err(|e| ClaimError::io("lock the folder", &output, e))?;
+                let Some(lock) = lock else { return Ok(false) };
+                Some(lock)
+            }
+            Some(_) if !is_completed => return Ok(false),
+            _ => None,
+        };
+        if read(&self.name, &self.folder)?.is_none_or(|now| now.run != self.run) {
             return Ok(false);
         }
         let logs = logs_in(&self.folder);
@@ -70,7 +94,8 @@ pub fn stored_jobs(store: &Path) -> io::Result<(Vec<StoredJob>, Vec<String>)> {
         let folder = entry.path();
         // The store's folder may hold other things, too.
         let Ok(name) = entry.file_name().into_string() else { continue };
-        if !entry.file_type()?.is_dir() || !folder.join("runs").is_dir() {
+        let is_job = !name.starts_with('.') && folder.join("runs").is_dir();
+        if !entry.file_type()?.is_dir() || !is_job {
             continue;
         }
         match read(&name, &folder) {
@@ -87,18 +112,24 @@ pub fn stored_jobs(store: &Path) -> io::Result<(Vec<StoredJob>, Vec<String>)> {
 fn read(name: &str, folder: &Path) -> Result<Option<StoredJob>, JournalError> {
     let logs = logs_in(folder);
     let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
-    let summary = LogSummary::read(&run)?;
-    let state = JobState::parse(summary.job_state).ok();
-    let status = summary.status.filter(|_| !summary.is_superseded);
+    let LogSummary { job_state, status, is_superseded, writer, records, ended, .. } =
+        LogSummary::read(&run)?;
+    let state = JobState::parse(job_state).ok();
     let log = folder.join(run.id()).join("log");
     let times = fs::read_dir(log).into_iter().flatten().flatten();
     let times = times.filter_map(|entry| entry.metadata().ok()?.modified().ok());
     let last_record = times.max().and_then(|time| Timestamp::try_from(time).ok());
+    let succeeded = ended.values().filter(|succeeded| **succeeded).count() as u64;
+    let tenant = state.as_ref().and_then(|state| Some(state.started_by.as_ref()?.tenant.clone()));
     Ok(Some(StoredJob {
         name: name.to_owned(),
         folder: folder.to_owned(),
-        status,
+        status: status.filter(|_| !is_superseded),
         last_record: last_record.unwrap_or_else(Timestamp::now),
+        run: (run.id().to_owned(), records),
+        writer,
+        mini_batches: (succeeded, ended.len() as u64 - succeeded),
+        tenant: tenant.unwrap_or_default(),
         output: state.map(|state| state.output),
     }))
 }

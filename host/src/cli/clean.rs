@@ -1,14 +1,13 @@
 //! `sandmill clean`: removes the directories of jobs that ended long ago, or their commit logs.
 
 use super::exit::{Exit, Problem};
-use super::jobs::{age, list_jobs};
+use super::jobs::{age, list_jobs, stored_in};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::say;
 use super::terminal::{print, print_json};
-use crate::engine::{JobHold, StoredJob, stored_jobs};
+use crate::engine::{JobHold, StoredJob};
 use crate::files::remove_tree;
-use crate::model::{ByteSize, JobDir, JobStatus, on_one_line};
-use anyhow::Context;
+use crate::model::{ByteSize, JobDir, on_one_line};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -117,18 +116,11 @@ fn clean_store(
     arguments: &CleanArguments,
     now: Timestamp,
 ) -> Result<(Vec<Removed>, Exit), Problem> {
-    let cannot = || format!("the job store {} cannot be read", store.display());
-    let (jobs, troubles) = stored_jobs(store).with_context(cannot).map_err(Problem::usage)?;
-    troubles.iter().for_each(|trouble| say(&format!("warning: skipped: {trouble}")));
+    let jobs = stored_in(store)?;
     let mut removed = Vec::new();
     let mut exit = Exit::Completed;
     for job in jobs {
-        let state = match job.status {
-            Some(JobStatus::Completed) => CurrentState::Completed,
-            Some(JobStatus::Failed) => CurrentState::Failed,
-            Some(JobStatus::Cancelled) => CurrentState::Cancelled,
-            None => CurrentState::Interrupted,
-        };
+        let state = CurrentState::of_stored(&job);
         let ended = Some(job.last_record);
         if !is_selected(state, ended, arguments, now) {
             continue;
@@ -139,7 +131,10 @@ fn clean_store(
                 let StoredJob { name: job, folder: dir, .. } = job;
                 removed.push(Removed { job, dir, state, ended, bytes });
             }
-            Ok(false) => {}
+            Ok(false) => say(&format!(
+                "{} is kept: the job may be running, or its output folder is not on this machine",
+                job.folder.display()
+            )),
             Err(error) => {
                 say(&format!("error: {} cannot be removed: {error}", job.folder.display()));
                 exit = Exit::Failed;

@@ -4,13 +4,14 @@ use super::exit::{Exit, Problem};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument, jobs_below};
 use super::say;
 use super::terminal::{print, print_json};
+use crate::engine::{StoredJob, stored_jobs};
 use crate::machine_slots;
 use crate::model::{MachineCaps, on_one_line};
 use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
@@ -19,6 +20,10 @@ const VERSION: u32 = 1;
 pub(super) struct JobsArguments {
     #[command(flatten)]
     root: RootArgument,
+    /// Lists the jobs whose commit logs are in this job store, instead of job directories. They may run on other
+    /// machines.
+    #[arg(long, value_name = "DIR", conflicts_with = "root")]
+    store: Option<PathBuf>,
     /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
@@ -32,7 +37,17 @@ pub(super) struct JobsArguments {
     policy: super::PolicyArgument,
 }
 
+impl JobsArguments {
+    fn selects(&self, tenant: &str, state: CurrentState) -> bool {
+        let is_of_tenant = self.tenant.as_deref().is_none_or(|wanted| wanted == tenant);
+        is_of_tenant && (self.state.is_empty() || self.state.contains(&state))
+    }
+}
+
 pub(super) fn jobs(arguments: &JobsArguments) -> Result<Exit, Problem> {
+    if let Some(store) = &arguments.store {
+        return stored(arguments, store);
+    }
     let root = &arguments.root.folder()?;
     let found = selected_jobs(arguments, root)?;
     let caps = arguments.policy.load()?.machine();
@@ -57,10 +72,7 @@ pub(super) fn jobs(arguments: &JobsArguments) -> Result<Exit, Problem> {
 /// The jobs that the options select.
 fn selected_jobs(arguments: &JobsArguments, root: &Path) -> Result<Vec<FoundJob>, Problem> {
     let mut found = list_jobs(root)?;
-    found.retain(|job| {
-        let is_of_tenant = arguments.tenant.as_deref().is_none_or(|tenant| tenant == job.tenant());
-        is_of_tenant && (arguments.state.is_empty() || arguments.state.contains(&job.now))
-    });
+    found.retain(|job| arguments.selects(job.tenant(), job.now));
     Ok(found)
 }
 
@@ -84,24 +96,95 @@ fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
     })
 }
 
+/// Lists the jobs in a job store.
+fn stored(arguments: &JobsArguments, store: &Path) -> Result<Exit, Problem> {
+    let mut found: Vec<(StoredJob, CurrentState)> = stored_in(store)?
+        .into_iter()
+        .map(|job| {
+            let state = CurrentState::of_stored(&job);
+            (job, state)
+        })
+        .collect();
+    found.retain(|(job, state)| arguments.selects(&job.tenant, *state));
+    if arguments.json {
+        let jobs: Vec<Value> =
+            found.iter().map(|(job, state)| stored_as_json(job, *state)).collect();
+        print_json(&format!("{:#}\n", json!({"version": VERSION, "store": store, "jobs": jobs})))?;
+    } else if found.is_empty() {
+        say(&format!("no such job in {}", store.display()));
+    } else {
+        print(&stored_table(&found, Timestamp::now()))?;
+    }
+    Ok(Exit::Completed)
+}
+
+/// The jobs in a job store. Prints a warning for each log that cannot be read.
+pub(super) fn stored_in(store: &Path) -> Result<Vec<StoredJob>, Problem> {
+    let cannot = || format!("the job store {} cannot be read", store.display());
+    let (jobs, troubles) = stored_jobs(store).with_context(cannot).map_err(Problem::usage)?;
+    troubles.iter().for_each(|trouble| say(&format!("warning: skipped: {trouble}")));
+    Ok(jobs)
+}
+
+fn stored_table(jobs: &[(StoredJob, CurrentState)], now: Timestamp) -> String {
+    let heads = ["JOB", "STATE", "PROGRESS", "LAST RECORD", "TENANT", "MACHINE", "OUTPUT"];
+    let mut rows = vec![heads.map(str::to_owned)];
+    let shown = |text: &str| on_one_line(text).into_owned();
+    rows.extend(jobs.iter().map(|(job, state)| {
+        let (succeeded, failed) = job.mini_batches;
+        let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
+        [
+            shown(&job.name),
+            state.to_string(),
+            format!("{succeeded} done{failed}"),
+            format!("{} ago", age(job.last_record, now)),
+            shown(&job.tenant),
+            shown(job.writer.as_ref().map_or("", |writer| &writer.host)),
+            shown(&job.output.as_deref().unwrap_or(Path::new("")).display().to_string()),
+        ]
+    }));
+    aligned(&rows)
+}
+
+fn stored_as_json(job: &StoredJob, state: CurrentState) -> Value {
+    let (succeeded, failed) = job.mini_batches;
+    json!({
+        "job": job.name,
+        "log": job.folder,
+        "state": state,
+        "tenant": job.tenant,
+        "machine": job.writer.as_ref().map(|writer| &writer.host),
+        "pid": job.writer.as_ref().map(|writer| writer.pid),
+        "last_record": job.last_record,
+        "mini_batches": {"succeeded": succeeded, "failed": failed},
+        "output": job.output,
+    })
+}
+
 fn table(jobs: &[FoundJob], holders: &[(u32, u32)], now: Timestamp) -> String {
     let mut rows = vec![["JOB", "STATE", "PROGRESS", "AGE", "TENANT", "DIRECTORY"].map(Into::into)];
     rows.extend(jobs.iter().map(|job| row(job, now)));
-    let mut widths = [0; 6];
-    for row in &rows {
+    let mut text = aligned(&rows);
+    if !holders.is_empty() {
+        let _ = writeln!(text, "\nSlots for workers are held by {}.", holders_text(jobs, holders));
+    }
+    text
+}
+
+/// The rows of a table, in columns.
+fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let mut widths = [0; COLUMNS];
+    for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
             *width = (*width).max(cell.chars().count());
         }
     }
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         // Writing to a string cannot fail.
         let _ = writeln!(text, "{}", line.trim_end());
-    }
-    if !holders.is_empty() {
-        let _ = writeln!(text, "\nSlots for workers are held by {}.", holders_text(jobs, holders));
     }
     text
 }

@@ -3,8 +3,8 @@
 use super::config::Config;
 use super::exit::Problem;
 use super::policy::PolicyArgument;
-use crate::engine::{JobStanding, JobState, is_locked};
-use crate::model::JobDir;
+use crate::engine::{JobStanding, JobState, StoredJob, is_locked};
+use crate::model::{JobDir, JobStatus};
 use crate::report::History;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -82,6 +82,17 @@ impl CurrentState {
             (false, JobStanding::Completed) => Self::Completed,
             (false, JobStanding::Failed) => Self::Failed,
             (false, JobStanding::Cancelled) => Self::Cancelled,
+        }
+    }
+
+    /// The state of a job in a job store.
+    pub(super) fn of_stored(job: &StoredJob) -> Self {
+        match job.status {
+            _ if job.is_running() => Self::Running,
+            Some(JobStatus::Completed) => Self::Completed,
+            Some(JobStatus::Failed) => Self::Failed,
+            Some(JobStatus::Cancelled) => Self::Cancelled,
+            None => Self::Interrupted,
         }
     }
 

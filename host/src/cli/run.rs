@@ -13,7 +13,7 @@ use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
 use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
-use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};
+use crate::engine::{self, ClaimError, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
@@ -158,6 +158,11 @@ pub(super) struct RunArguments {
     /// Starts anew if the job was run before; its results are removed first.
     #[arg(long)]
     pub(super) overwrite: bool,
+    /// Waits while another machine runs the job, and continues it if that machine is lost. The job file must have
+    /// job_store. If the other machine completes the job, its result is reused. If the job fails or is cancelled
+    /// there, this process ends with the same exit code.
+    #[arg(long, conflicts_with_all = ["overwrite", "no_reuse"])]
+    standby: bool,
     /// Shows what would be run, as `plan` does, and runs nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -200,8 +205,15 @@ impl BackendArguments {
     }
 }
 
+/// The message for a standby without a store.
+const NO_STORE: &str = "--standby: the job file has no job_store, so this machine cannot continue a job of \
+                        another one: set job_store to a folder that the machines share";
+
 pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let LoadedJob { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
+    if arguments.standby && spec.job_store.is_none() {
+        return Err(Problem::usage(anyhow::Error::msg(NO_STORE)));
+    }
     let config = arguments.job.config()?;
     let default_dir = || config.jobs_root().join(&spec.name);
     let named = arguments.job_dir.clone().unwrap_or_else(default_dir);
@@ -212,6 +224,7 @@ pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Resul
     options.onnxruntime = arguments.backends.onnxruntime(options.policy.file(), &config);
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
+    options.standby = arguments.standby;
     options.notices.extend(arguments.counts.first_try_notice(&spec));
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
@@ -287,7 +300,13 @@ pub(super) fn prepare_and_run(
                     say(&NodeError::Cancelled(reason).to_string());
                     Ok(Exit::Cancelled)
                 }
-                None => Err(not_prepared(error)),
+                None => match ended_elsewhere(&error) {
+                    Some(exit) => {
+                        say(&format!("error: {error}"));
+                        Ok(exit)
+                    }
+                    None => Err(not_prepared(error)),
+                },
             };
         }
     };
@@ -362,6 +381,16 @@ fn upload_results(
             output.display()
         ))
     })
+}
+
+/// The exit code of a standby whose job has ended elsewhere.
+fn ended_elsewhere(error: &PrepareError) -> Option<Exit> {
+    match error {
+        PrepareError::JobDir(ClaimError::EndedElsewhere { status, .. }) => {
+            Some(if *status == JobStatus::Cancelled { Exit::Cancelled } else { Exit::Failed })
+        }
+        _ => None,
+    }
 }
 
 pub(super) fn not_prepared(error: PrepareError) -> Problem {

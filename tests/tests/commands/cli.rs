@@ -109,6 +109,10 @@ fn version_and_help() {
           --sample <PERCENT>    Runs only this share of the mini-batches, such as 1%, for a first try;
                                 the same as --set sample=PERCENT
           --overwrite           Starts anew if the job was run before; its results are removed first
+          --standby             Waits while another machine runs the job, and continues it if that
+                                machine is lost. The job file must have job_store. If the other machine
+                                completes the job, its result is reused. If the job fails or is
+                                cancelled there, this process ends with the same exit code
           --dry-run             Shows what would be run, as `plan` does, and runs nothing
           --no-reuse            Fails if the job is already finished, instead of reusing its result
           --cache-dir <DIR>     The folder for compiled entry scripts [default: $SANDMILL_CACHE_DIR,

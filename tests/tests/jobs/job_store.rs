@@ -134,7 +134,7 @@ fn a_job_is_continued_from_its_store() {
     assert_complete(&ran, true);
     // The job has ended, for every machine.
     let ran = run_on(ran.into_job(), "third", &[]);
-    ran.exits_with(0);
+    ran.exits_with(0).says("using its results");
     assert_complete(&ran, true);
     // The job directory of a lost machine appears again.
     let ran = run_on(ran.into_job(), "first", &[]);

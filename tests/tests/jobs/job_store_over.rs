@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use crate::job_store::{FAIL_POINT, assert_complete, job, rows, run_on};
+use rustix::fs::{FlockOperation, flock};
 use sandmill_tests::{Ran, TestJob, guest, root, sandmill, texts};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -89,48 +90,8 @@ fn a_job_that_never_began_is_not_continued() {
     assert_eq!(rows(&ran).len(), 1);
 }
 
-/// The logs of ended jobs are removed. Other jobs keep theirs, unless they are asked for.
-#[test]
-fn the_logs_of_ended_jobs_can_be_removed() {
-    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
-    assert_eq!(ran.code, -9, "{ran}");
-    let clean = |job: TestJob, options: &[&str]| {
-        let clean = ["clean", "--store", "shared/jobs", "--older-than", "0s"];
-        job.command(&[&clean, options].concat())
-    };
-    let ran = clean(ran.into_job().env(FAIL_POINT, ""), &[]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (0, "0 jobs, 0 bytes freed\n"), "{ran}");
-    let ran = run_on(ran.into_job(), "second", &[]);
-    ran.exits_with(0);
-    let ran = clean(ran.into_job(), &["--dry-run"]);
-    assert!(ran.stdout.contains("would remove ") && ran.has("shared/jobs/test"), "{ran}");
-    let ran = clean(ran.into_job(), &["--json"]);
-    assert!(ran.stdout.contains("\"state\": \"completed\""), "{ran}");
-    assert_eq!(fs::read_dir(ran.dir().join("shared/jobs")).unwrap().count(), 0);
-    // The job directory still has the result. An older one cannot continue without the log.
-    let ran = run_on(ran.into_job(), "second", &[]);
-    ran.exits_with(0);
-    let ran = run_on(ran.into_job(), "first", &[]);
-    ran.exits_with(2).says("has a commit log in the job store, and");
-    assert_complete(&ran, true);
-}
-
-#[test]
-fn doctor_tries_a_job_store() {
-    let tried = |job: TestJob, store: &str| job.command(&["doctor", "--store", store]);
-    let ran = tried(job(), "shared/jobs");
-    let line = |ran: &Ran| {
-        let line = ran.stdout.lines().find(|line| line.contains("job store")).unwrap();
-        line.replace(&format!("{}/", ran.dir().display()), "")
-    };
-    insta::assert_snapshot!(line(&ran), @"  ok        the job store: files can be created once, synced, read and locked in shared/jobs; to check that other machines share the folder, run this there, too");
-    let ran = tried(ran.into_job(), "missing");
-    insta::assert_snapshot!(line(&ran), @"  WRONG     the job store: missing is not a folder: make it, or mount the shared folder");
-    assert_eq!(ran.code, 2, "{ran}");
-}
-
 /// Kills the job on this machine at the fail point.
-fn killed_at(job: TestJob, point: &str, machine: &str, options: &[&str]) -> TestJob {
+pub(crate) fn killed_at(job: TestJob, point: &str, machine: &str, options: &[&str]) -> TestJob {
     let ran = run_on(job.env(FAIL_POINT, point), machine, options);
     assert_eq!(ran.code, -9, "{point}: {ran}");
     ran.into_job().env(FAIL_POINT, "")
@@ -294,6 +255,70 @@ fn results_that_were_moved_are_not_made_again_elsewhere() {
     fs::rename(ran.dir().join("shared/out"), ran.dir().join("moved")).unwrap();
     let ran = run_on(ran.into_job(), "second", &[]);
     ran.exits_with(2).says("was completed from another job directory");
+}
+
+/// A backup of the job directory was made while the leader ran, before its last record. The directory is restored
+/// in place, so it lacks exactly one record, which names files.
+#[test]
+fn a_backup_that_lacks_one_record_does_no_harm() {
+    let job = killed_at(job(), "log-led", "first", &[]);
+    let (first, backup) = (job.path("first"), job.path("backup"));
+    copy(&first, &backup);
+    let job = killed_at(job, "journaled:1", "first", &[]);
+    empty(&first);
+    copy(&backup.join("."), &first);
+    let ran = run_on(job, "first", &[]);
+    ran.exits_with(0);
+    assert_complete(&ran, true);
+}
+
+/// Other machines cannot write to an output in the job directory.
+#[test]
+fn an_output_in_the_job_directory_is_refused() {
+    let job = texts("run_only").yaml("output: first/out\njob_store: shared/jobs");
+    fs::create_dir_all(job.path("shared/jobs")).unwrap();
+    let ran = run_on(job, "first", &[]);
+    insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the output folder [DIR]/first/out is in the job directory [DIR]/first, and a job with a job_store needs one that other machines can write to: name another folder for `output` or with --job-dir");
+    assert!(!ran.has("first"), "nothing is left: {ran}");
+}
+
+/// A machine is lost while it makes its journal from the log. Then the log must be there, as with a journal.
+#[test]
+fn a_restore_that_was_interrupted_needs_its_log() {
+    let job = killed_at(job(), "journaled:1", "first", &[]);
+    let job = killed_at(job, "journal-removed", "second", &[]);
+    let text = fs::read_to_string(job.path("job.yaml")).unwrap();
+    fs::write(job.path("job.yaml"), text.replace("job_store: shared/jobs", "")).unwrap();
+    let ran = run_on(job, "second", &[]);
+    ran.exits_with(2).says("the job file no longer names one");
+    fs::write(ran.dir().join("job.yaml"), text).unwrap();
+    fs::rename(ran.dir().join("shared/jobs/test"), ran.dir().join("away")).unwrap();
+    let ran = run_on(ran.into_job(), "second", &[]);
+    ran.exits_with(2).says("has a commit log in the job store, and");
+    fs::rename(ran.dir().join("away"), ran.dir().join("shared/jobs/test")).unwrap();
+    let ran = run_on(ran.into_job(), "second", &[]);
+    ran.exits_with(0);
+    assert_complete(&ran, true);
+}
+
+/// What a process reads in the store stays true, because it locks the output folder first.
+#[test]
+fn the_output_is_locked_before_the_store_is_read() {
+    let job = killed_at(job(), "journaled:1", "first", &[]);
+    let _lock = lock_output(&job);
+    let ran = run_on(job, "second", &["--overwrite"]);
+    ran.exits_with(2).says("another running job writes to the output folder");
+    assert!(!ran.has("second"), "{ran}");
+    let ran = run_on(ran.into_job(), "third", &[]);
+    assert!(!ran.exits_with(2).messages().contains("continuing"), "{ran}");
+    assert!(!ran.has("third"), "{ran}");
+}
+
+/// Locks the output folder of a job that was killed, as its leader did.
+pub(crate) fn lock_output(job: &TestJob) -> fs::File {
+    let file = fs::File::open(job.path("shared/out/.sandmill-lock")).unwrap();
+    flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+    file
 }
 
 /// The records of all logs of the job.

@@ -188,7 +188,9 @@ fn every_attack_names_tests_that_exist() {
     let mut count = 0;
     for section in attacks.split("\n### ").skip(1) {
         // If one test covers all attacks of a section, the section names the test before the table.
-        let shared_test = section.split_once("All in `").and_then(|(_, rest)| rest.split_once('`'));
+        let shared_test = section
+            .split_once("One test covers all rows of this table: `")
+            .and_then(|(_, rest)| rest.split_once('`'));
         for line in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
             count += 1;
             let cell = line.trim_matches(['|', ' ']).rsplit(" | ").next().unwrap_or_default();

@@ -25,7 +25,7 @@ impl<W: Write> Outgoing<W> {
     /// The writer for what `run` returns.
     pub fn rows(limits: &Limits) -> RowWriter {
         let format = OutputFormat::default_for(OutputKind::Arrow);
-        RowWriter::new(limits.results.0, true, &format).with_row_limit(limits.row)
+        RowWriter::new(limits.results.0, true, &format).with_max_row_size(limits.row)
     }
 
     /// A stream into `to`. Nothing is written yet.

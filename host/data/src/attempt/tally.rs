@@ -8,7 +8,7 @@ use crate::model::{FailedItem, ItemCounts, OutputHeader, UnknownKeys};
 pub struct AttemptTally {
     /// Items by their outcome.
     pub items: ItemCounts,
-    /// The first of the items that failed.
+    /// The failed items, but only the first ones if there are more than `AttemptReport::MAX_FAILED_ITEMS`.
     pub failed_items: Vec<FailedItem>,
     /// Whether the call returned fewer rows than it received items.
     pub(super) is_short: bool,

@@ -26,15 +26,15 @@ pub(super) struct NumberLines<'a> {
 }
 
 impl<'a> NumberLines<'a> {
-    /// Makes lines of at most `row_limit` bytes. `None` if a field may need quotes or is not a plain number,
-    /// or if a line may be longer than `row_limit` or [`MAX_LINE_BYTES`].
+    /// Makes lines of at most `max_row_size` bytes. `None` if a field may need quotes or is not a plain number,
+    /// or if a line may be longer than `max_row_size` or [`MAX_LINE_BYTES`].
     pub(super) fn new(
         columns: &'a [TextColumn<'a>],
         style: &Style,
-        row_limit: u64,
+        max_row_size: u64,
     ) -> Option<Self> {
         let max_line = (columns.len() * NUMBER_BYTES) as u64;
-        let is_possible = style.has_bare_numbers && max_line <= row_limit.min(MAX_LINE_BYTES);
+        let is_possible = style.has_bare_numbers && max_line <= max_row_size.min(MAX_LINE_BYTES);
         if !is_possible || !columns.iter().all(TextColumn::is_plain_number) {
             return None;
         }

@@ -50,9 +50,12 @@ const END_MARKER: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 pub struct RowWriter {
     /// The lines.
     buffer: Vec<u8>,
+    /// The number of rows so far.
     rows: u64,
+    /// The maximum size of all rows of one attempt, in bytes of text.
     limit: u64,
-    row_limit: u64,
+    /// The maximum size of one row of a table, in bytes.
+    max_row_size: u64,
     /// If false, rows are counted and dropped.
     keep: bool,
     kind: OutputKind,
@@ -83,7 +86,7 @@ impl RowWriter {
             buffer: Vec::new(),
             rows: 0,
             limit,
-            row_limit: u64::MAX,
+            max_row_size: u64::MAX,
             keep,
             kind: format.kind,
             wants_header: format.has_header(),
@@ -104,9 +107,9 @@ impl RowWriter {
         }
     }
 
-    /// Adds the limit on rows of tables, `limits.row`. The sandbox has already checked rows of text.
-    pub fn with_row_limit(self, limit: ByteSize) -> Self {
-        Self { row_limit: limit.0, ..self }
+    /// Sets the maximum size of one row of a table: `limits.row`. The sandbox has already checked rows of text.
+    pub fn with_max_row_size(self, size: ByteSize) -> Self {
+        Self { max_row_size: size.0, ..self }
     }
 
     /// Forgets all rows; call it before each attempt.
@@ -360,8 +363,8 @@ impl RowWriter {
             return Err(TableRefusal::Invalid("it has no columns".to_owned()));
         }
         let rows = batch.num_rows() as u64;
-        // Every row makes at least one byte. We check this first, because a table of some types may claim any
-        // number of rows without holding a byte.
+        // Every row makes at least one byte of output, so more rows than `limit` are too large. We check this
+        // first, because a table of some types may claim any number of rows without holding a byte.
         if rows > self.limit {
             return Err(TableRefusal::TooLarge);
         }
@@ -386,7 +389,7 @@ impl RowWriter {
         let columns = columns.collect::<Result<Vec<_>, _>>();
         let mut columns = columns.map_err(|error| unprintable(0, &error))?;
         if !self.has_index
-            && let Some(mut lines) = NumberLines::new(&columns, &self.style, self.row_limit)
+            && let Some(mut lines) = NumberLines::new(&columns, &self.style, self.max_row_size)
         {
             let are_within_limit = lines.append(batch.num_rows(), &mut self.buffer, self.limit);
             return are_within_limit.then_some(()).ok_or(TableRefusal::TooLarge);
@@ -475,13 +478,13 @@ impl RowWriter {
             return Err(TableRefusal::TooLarge);
         }
         let size = (self.buffer.len() - start) as u64;
-        if size <= self.row_limit {
+        if size <= self.max_row_size {
             return Ok(());
         }
         Err(TableRefusal::LongRow(format!(
             "limits.row allows {} for one row; row {number} (counted from 0) of what run returned \
              has {}. Make its rows smaller, or raise the limit",
-            ByteSize(self.row_limit),
+            ByteSize(self.max_row_size),
             ByteSize(size).rounded()
         )))
     }

@@ -56,7 +56,7 @@ fn a_row_of_a_table_has_a_limit() {
     for (kind, fits) in [(OutputKind::Text, 14), (OutputKind::Csv, 12), (OutputKind::Jsonl, 23)] {
         let writer = |limit| {
             RowWriter::new(1000, true, &OutputFormat::default_for(kind))
-                .with_row_limit(ByteSize(limit))
+                .with_max_row_size(ByteSize(limit))
         };
         let failure = writer(11).table(&bytes).unwrap_err();
         assert_eq!(failure.kind, FailureKind::OverLimit);
@@ -481,7 +481,7 @@ proptest! {
         let columns = kinds.iter().cycle().take(width);
         let table = ipc(columns.map(|column| ("n", column.clone())).collect());
         let [fast, slow] = [u64::MAX, 31 * width as u64 - 1].map(|limit| {
-            let mut writer = text_writer(u64::MAX, true).with_row_limit(ByteSize(limit));
+            let mut writer = text_writer(u64::MAX, true).with_max_row_size(ByteSize(limit));
             writer.table(&table).unwrap();
             String::from_utf8(writer.lines().to_vec()).unwrap()
         });

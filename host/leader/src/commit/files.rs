@@ -12,9 +12,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
-/// The prefix, before a worker's number, of the journal's note that the worker ended normally.
-pub(super) const DONE_PREFIX: &str = "store.done.";
-
 /// What the store knows about files.
 #[derive(Debug, Default)]
 pub(super) struct FilesState {

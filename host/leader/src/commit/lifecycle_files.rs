@@ -1,11 +1,11 @@
 //! Publishes the files that `init` and `shutdown` left, once the job has completed.
 
 use super::error::CommitError;
-use super::files::{DONE_PREFIX, FilesState, rule};
+use super::files::{FilesState, rule};
 use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::publish::{GuestEntry, check_files, list_files, publish_files, same_file};
-use crate::journal::{FileEntry, Journal, JournalChanges};
+use crate::journal::{DONE_PREFIX, FileEntry, Journal, JournalChanges};
 use crate::model::{OnConflict, WorkerId};
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;

@@ -9,11 +9,11 @@
 //! output cannot tell whether a file there is this one or an earlier one of the same name and length.
 
 use super::error::CommitError;
-use super::files::DONE_PREFIX;
 use super::target::CommitTarget;
 use super::worker_folders::WorkerFolders;
 use crate::journal::{
-    Committed, EntryOrder, FileEntry, Journal, JournalChanges, JournalEntry, JournalError,
+    Committed, DONE_PREFIX, EntryOrder, FileEntry, Journal, JournalChanges, JournalEntry,
+    JournalError,
 };
 use crate::model::{JobStatus, MiniBatchId};
 use std::collections::HashSet;

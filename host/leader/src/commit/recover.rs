@@ -14,7 +14,7 @@
 
 use super::converted_output;
 use super::error::CommitError;
-use super::files::{DONE_PREFIX, FilesState};
+use super::files::FilesState;
 use super::item::FinishedMiniBatch;
 use super::lost_files;
 use super::recover_files as files;
@@ -26,7 +26,7 @@ use super::store::{CommitGroup, CommitState};
 use super::target::CommitTarget;
 use super::worker_parts::Parts;
 use crate::files::Appender;
-use crate::journal::{Committed, EntryOrder, Journal, JournalChanges, MiniBatchEnd};
+use crate::journal::{Committed, DONE_PREFIX, EntryOrder, Journal, JournalChanges, MiniBatchEnd};
 use crate::model::{JobStatus, MiniBatchId, Restored, WorkerId};
 use std::collections::{BTreeSet, HashSet};
 

@@ -5,11 +5,12 @@
 use super::log_reader::{LogReader, parse};
 use super::log_record::{FROM_LOG_NOTE, LogRecord, LogState, POSITION_KEY};
 use super::store::{LogWrite, keep_private};
-use super::{EntryOrder, Journal, JournalChanges, JournalError};
+use super::{EntryOrder, Journal, JournalChanges, JournalEntry, JournalError, MiniBatchEnd};
 use crate::fail_point;
-use crate::model::JobStatus;
+use crate::model::{JobStatus, MiniBatchId};
 use sandmill_commit_log::{CommitLog, LogError, LogPosition, Replay, RunLog, Writer};
 use serde_json::Value;
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
@@ -29,6 +30,10 @@ pub struct LogSummary {
     pub writer: Option<Writer>,
     /// How the job ended. `None` if it has not ended, or was resumed since.
     pub status: Option<JobStatus>,
+    /// The number of records.
+    pub records: u64,
+    /// The mini-batches that have ended. The value says whether the mini-batch succeeded.
+    pub ended: HashMap<MiniBatchId, bool>,
     /// Whether the job has been started over, so that this run of it no longer counts.
     pub is_superseded: bool,
 }
@@ -57,7 +62,7 @@ impl LogSummary {
     }
 
     fn read_all(&mut self, run: &RunLog) -> Result<(), JournalError> {
-        run.replay::<JournalError>(&mut |replay| {
+        let log = run.replay::<JournalError>(&mut |replay| {
             match replay {
                 Replay::Snapshot { number, payload } => self.begin(parse(number, payload)?),
                 Replay::Record { number, record } => {
@@ -67,12 +72,27 @@ impl LogSummary {
             }
             Ok(())
         })?;
+        self.records = log.next();
         Ok(())
     }
 
     fn begin(&mut self, state: LogState) {
-        let LogState { job_state, directory, status, .. } = state;
+        let LogState { job_state, directory, status, content, .. } = state;
         (self.job_state, self.directory, self.status) = (job_state, directory, status);
+        self.ended.clear();
+        self.change(&content);
+    }
+
+    fn change(&mut self, changes: &JournalChanges) {
+        for id in &changes.removed {
+            self.ended.remove(id);
+        }
+        let has_succeeded =
+            |entry: &JournalEntry| matches!(entry.end, MiniBatchEnd::Succeeded { .. });
+        self.ended.extend(changes.entries.iter().map(|entry| (entry.id, has_succeeded(entry))));
+        if changes.reopened {
+            self.status = None;
+        }
     }
 
     fn add(&mut self, record: LogRecord) {
@@ -81,9 +101,11 @@ impl LogSummary {
             LogRecord::Lead { job_state, directory } => {
                 (self.job_state, self.directory) = (job_state, directory);
             }
-            LogRecord::Changes(changes) if changes.reopened => self.status = None,
-            LogRecord::Changes(_) => {}
-            LogRecord::End { status, .. } => self.status = Some(status),
+            LogRecord::Changes(changes) => self.change(&changes),
+            LogRecord::End { status, changes } => {
+                self.change(&changes);
+                self.status = Some(status);
+            }
             LogRecord::Superseded { .. } => self.is_superseded = true,
         }
     }
@@ -174,7 +196,8 @@ impl Journal {
         self.connect(log, position, job_state)
     }
 
-    /// The payload of the last record of a log whose job is started over by the run `by`, or undone.
+    /// The payload of the record that ends a log. `by`: the run that starts the job over. `None` if no run
+    /// does: the job did not begin, or its log is removed.
     pub fn superseded(by: Option<&str>) -> Vec<u8> {
         LogRecord::Superseded { by: by.map(str::to_owned) }.to_bytes()
     }
@@ -189,8 +212,9 @@ impl Journal {
         self.log.is_some()
     }
 
-    /// Fails if another process leads the job. Call this before a change of the output that comes before or
-    /// after the commit. Only [`commit`](Self::commit) is sure to notice another leader.
+    /// Fails if another process leads the job. Call this before each change of the output: before rows are
+    /// copied, and before files are published. This check may miss a leader that begins right after it. Only
+    /// [`commit`](Self::commit) is sure to notice another leader.
     ///
     /// # Errors
     /// If another process leads the job, or the log cannot be read.
@@ -198,14 +222,16 @@ impl Journal {
         self.log.as_mut().map_or(Ok(()), |log| Ok(log.check()?))
     }
 
-    /// Whether another process may lead the job, or the last changes may be committed although that failed.
-    /// Then this process must leave everything unchanged that another one may use, such as the output.
+    /// Whether another process possibly leads the job by now, or the last write to the log possibly succeeded
+    /// although it was reported as failed. Then this process must leave everything unchanged that another one
+    /// may use, such as the output.
     pub fn may_be_replaced(&self) -> bool {
         self.log.as_ref().is_some_and(|log| !log.is_open())
     }
 
-    /// Whether the journal includes records of another job directory since the last call of
-    /// [`forget_origin`](Self::forget_origin). The files of workers that these records name are not here.
+    /// Whether records from another job directory were added to the journal after the last call of
+    /// [`forget_origin`](Self::forget_origin). The files of workers that these records name are not in this
+    /// directory. Also true after a journal was made again from the log.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -213,8 +239,8 @@ impl Journal {
         Ok(self.noted(FROM_LOG_NOTE)?.is_some())
     }
 
-    /// Call this when nothing in the journal refers to files of another job directory any longer. `notes` are
-    /// written together with that.
+    /// Records that nothing in the journal refers to files of another job directory any longer. Also writes
+    /// `notes`, in the same transaction.
     ///
     /// # Errors
     /// If the journal cannot be written.

@@ -138,7 +138,7 @@ fn log_advice(error: &LogError) -> &'static str {
              job, and run the job again with --overwrite"
         }
         LogError::Damaged { .. } | LogError::Missing { .. } => {
-            "; restore the job store from a copy, or run the job again with --overwrite"
+            "; restore the job store from a copy, or run the job again with --overwrite in its job directory"
         }
     }
 }

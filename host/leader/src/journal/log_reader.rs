@@ -1,6 +1,6 @@
 //! Applies the records of a commit log to a journal.
 
-use super::log_record::{FROM_LOG_NOTE, LogRecord, LogState};
+use super::log_record::{DONE_PREFIX, FROM_LOG_NOTE, LogRecord, LogState};
 use super::store::LogWrite;
 use super::{Journal, JournalChanges, JournalError};
 use crate::fail_point;
@@ -60,8 +60,9 @@ impl LogReader {
         // A leader may have been killed after it had appended the record, and before it wrote to its journal. If
         // that leader worked in this directory, the files of its workers are still here. A journal that lacks
         // more than one record is older than the directory says: it was restored from a copy, and the files
-        // with it.
-        let is_next = self.first.is_some_and(|first| number == first + 1);
+        // with it. It may also lack one record after that. The rows in part files have checksums, and other files
+        // have not: they are made again.
+        let is_next = self.first.is_some_and(|first| number == first + 1) && !has_files(&changes);
         if !is_next || self.writer != self.own {
             changes.notes.push((FROM_LOG_NOTE.to_owned(), Some(String::new())));
         }
@@ -87,6 +88,12 @@ impl LogReader {
         self.journal = Some((journal, at));
         Ok(())
     }
+}
+
+/// Whether the changes name files that wait in a worker's folder.
+fn has_files(changes: &JournalChanges) -> bool {
+    changes.entries.iter().any(|entry| entry.end.has_files())
+        || changes.notes.iter().any(|(key, _)| key.starts_with(DONE_PREFIX))
 }
 
 /// Fails if the log has another record at the position of the journal's last one. A nonce is empty if it is

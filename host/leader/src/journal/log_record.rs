@@ -8,6 +8,9 @@ use serde_json::Value;
 /// The key of the position of the last record that the journal includes.
 pub(super) const POSITION_KEY: &str = "log_position";
 
+/// The prefix, before a worker's number, of the note that the worker ended normally and left files.
+pub const DONE_PREFIX: &str = "store.done.";
+
 /// The journal's note that it includes records of another job directory. Files of workers that these records
 /// name are not in this directory.
 pub(super) const FROM_LOG_NOTE: &str = "from_log";
@@ -34,9 +37,10 @@ pub(super) enum LogRecord {
         /// The last changes.
         changes: JournalChanges,
     },
-    /// The job has been started over, or was undone before it began. No record follows that counts.
+    /// The log ends, because the job is started over or did not begin, or because the log is removed. No
+    /// record follows that counts.
     Superseded {
-        /// The id of the run that started it over. `None` if the job was undone.
+        /// The id of the run that starts the job over. `None` if no run does.
         by: Option<String>,
     },
 }

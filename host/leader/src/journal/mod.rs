@@ -25,6 +25,6 @@ pub use entry::{
     MiniBatchEnd,
 };
 pub use error::{JournalDamage, JournalError};
-pub use log_record::LogState;
+pub use log_record::{DONE_PREFIX, LogState};
 pub use store::Journal;
 pub use unreadable::{UnreadableFile, unreadable_note};

@@ -1,8 +1,8 @@
 //! Builds the second wall around a worker, which limits what the process may use while it runs a guest.
 //!
 //! The wall is built on the main thread before any other thread exists, because Landlock and seccomp hold for
-//! a thread and the threads that it starts later. By then the component is mapped, the link and the part file
-//! are open, and the worker's folders exist.
+//! a thread and the threads that it starts later. By then the component is mapped, the connection to the
+//! leader and the part file are open, and the worker's folders exist.
 
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::MemoryBudget;

@@ -249,7 +249,7 @@ fn make_runner(setup: &WorkerSetup) -> Result<AttemptRunner, Failure> {
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
     let keeps_rows = setup.settings.output_action == OutputAction::AppendRow;
     let rows = RowWriter::new(setup.limits.results.0, keeps_rows, &setup.output_format)
-        .with_row_limit(setup.limits.row);
+        .with_max_row_size(setup.limits.row);
     let is_strict = setup.settings.strict_cardinality;
     let has_header = setup.output_format.layout == OutputLayout::Parts;
     let meter = CpuMeter::open();

@@ -263,7 +263,8 @@ impl PolicySettings {
                 report.error(origin, key, message);
             } else {
                 slot.set(most);
-                // A ceiling without a line in the policy file is a default, which needs no notice.
+                // `File` means that no line of the policy file sets this ceiling. Such a ceiling is a default,
+                // which needs no notice.
                 if ceiling.origin != SettingOrigin::File {
                     report.notice(format!("{key}: {most} by the operator's policy ({location})"));
                 }

@@ -66,9 +66,9 @@ pub(super) fn kit(
         report.skip(all_checks(), NEEDS_SCRIPT);
         return Ok(report);
     }
-    report.add(SCRIPT.name, SCRIPT.holds, verdict);
+    report.add(SCRIPT.name, SCRIPT.covers, verdict);
     for spec in CHECKS {
-        report.add(spec.name, spec.holds, run_check(check, &subject, spec, say)?);
+        report.add(spec.name, spec.covers, run_check(check, &subject, spec, say)?);
     }
     Ok(report)
 }

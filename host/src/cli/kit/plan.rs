@@ -100,9 +100,11 @@ impl KitMiniBatch {
 #[derive(Clone, Debug)]
 pub(super) struct PlanResult {
     pub(super) ending: InstanceEnding,
-    /// The output of the process, and its log.
+    /// What the entry script wrote to its standard output.
     pub(super) stdout: String,
+    /// What the entry script wrote to its standard error.
     pub(super) stderr: String,
+    /// The lines that the entry script logged, with their levels.
     pub(super) log: String,
     /// The content of the file `kit.txt` in the output folder.
     pub(super) output: String,
@@ -174,8 +176,8 @@ impl PlanResult {
     /// The rows of a mini-batch. Fails if an item failed.
     pub(super) fn rows(&self, index: usize) -> Result<Vec<&str>, CheckFailure> {
         let outcomes = self.outcomes(index)?;
-        let row = |it: &'_ Result<String, String>| it.as_ref().err().cloned();
-        if let Some(reason) = outcomes.iter().find_map(row) {
+        let reason_of = |it: &'_ Result<String, String>| it.as_ref().err().cloned();
+        if let Some(reason) = outcomes.iter().find_map(reason_of) {
             return Err(wrong(format!("an item failed: {}", shown(&reason))));
         }
         Ok(outcomes.iter().flatten().map(String::as_str).collect())

@@ -27,7 +27,8 @@ pub(in super::super) struct KitReport {
 struct KitCheck {
     name: &'static str,
     /// The items of the WIT that the check covers.
-    holds: &'static str,
+    #[serde(rename = "holds")]
+    covers: &'static str,
     result: CheckOutcome,
     /// What was wrong, or why the check was skipped; null if it passed.
     words: Option<String>,
@@ -47,7 +48,7 @@ impl KitReport {
         Self { version: VERSION, path, checks, passed: 0, failed: 0, skipped: 0, good: true }
     }
 
-    pub(super) fn add(&mut self, name: &'static str, holds: &'static str, verdict: CheckVerdict) {
+    pub(super) fn add(&mut self, name: &'static str, covers: &'static str, verdict: CheckVerdict) {
         let (result, words) = match verdict {
             Ok(()) => (CheckOutcome::Passed, None),
             Err(CheckFailure::Failed(words)) => (CheckOutcome::Failed, Some(words)),
@@ -59,13 +60,13 @@ impl KitReport {
             CheckOutcome::Skipped => self.skipped += 1,
         }
         self.good = self.failed == 0;
-        self.checks.push(KitCheck { name, holds, result, words });
+        self.checks.push(KitCheck { name, covers, result, words });
     }
 
     /// Notes that these checks were skipped, with the reason.
     pub(super) fn skip<'a>(&mut self, checks: impl IntoIterator<Item = &'a CheckSpec>, why: &str) {
         for check in checks {
-            self.add(check.name, check.holds, Err(CheckFailure::Skipped(why.to_owned())));
+            self.add(check.name, check.covers, Err(CheckFailure::Skipped(why.to_owned())));
         }
     }
 
@@ -78,13 +79,13 @@ impl KitReport {
     pub(in super::super) fn text(&self) -> String {
         let mut text = String::new();
         let width = self.checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
-        for KitCheck { name, holds, result, words } in &self.checks {
+        for KitCheck { name, covers, result, words } in &self.checks {
             let result = match result {
                 CheckOutcome::Passed => "passed ",
                 CheckOutcome::Failed => "FAILED ",
                 CheckOutcome::Skipped => "skipped",
             };
-            let _ = writeln!(text, "{result}  {name:width$}  {holds}");
+            let _ = writeln!(text, "{result}  {name:width$}  {covers}");
             if let Some(words) = words {
                 let _ = writeln!(text, "         {}", words.replace('\n', "\n         "));
             }

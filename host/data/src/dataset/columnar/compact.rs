@@ -1,5 +1,6 @@
-//! Drops data that only other rows need. A slice of a view or dictionary array still refers to the
-//! texts of all rows of the original array. This is also true inside lists and structs.
+//! Makes a slice of a table independent of the rest of the table: drops the data that only other rows need.
+//! Without this, a slice of a view or dictionary array still refers to the texts of all rows of the original
+//! array. This is also true inside lists and structs.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
