@@ -6,6 +6,7 @@ mod entry_rules;
 mod full_disk;
 mod javascript;
 mod job_store;
+mod job_store_chaos;
 mod job_store_commands;
 mod job_store_over;
 mod killed;
