@@ -25,7 +25,6 @@ const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(60);
 const PAUSE_AFTER_SNAPSHOT: u32 = 20;
 /// The number of snapshots that are kept. If the latest one is damaged, the one before it is used.
 const KEPT_SNAPSHOTS: usize = 2;
-
 /// How often [`LogFolder::end`] may lose the race for the next number.
 const MAX_RACES: usize = 100;
 
@@ -55,9 +54,7 @@ impl LogFolder {
 
     /// Whether the log has this record, which may be damaged.
     pub(crate) fn has(&self, number: u64) -> Result<bool, LogError> {
-        let name = self.record(number);
-        let found = self.store.read(&name);
-        found.map(|found| found.is_some()).map_err(|source| LogError::Unavailable { name, source })
+        Ok(self.read_bytes(&self.record(number))?.is_some())
     }
 
     /// Reads a record. `None` if the log does not have it.
@@ -66,13 +63,14 @@ impl LogFolder {
     }
 
     fn read_object(&self, name: String, number: u64) -> Result<Option<Record>, LogError> {
-        let bytes = match self.store.read(&name) {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(None),
-            Err(source) => return Err(LogError::Unavailable { name, source }),
-        };
+        let Some(bytes) = self.read_bytes(&name)? else { return Ok(None) };
         let decoded = record::decode(number, bytes);
         decoded.map(Some).map_err(|damage| LogError::Damaged { name, damage })
+    }
+
+    fn read_bytes(&self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        let read = self.store.read(name);
+        read.map_err(|source| LogError::Unavailable { name: name.to_owned(), source })
     }
 
     /// The numbers of the objects in a folder of the log, in ascending order.
@@ -106,7 +104,8 @@ impl LogFolder {
         Err(LogError::Unavailable { name: format!("{}log", self.prefix), source })
     }
 
-    /// Records are never removed: a leader that was replaced could create them again, with other content.
+    /// Removes all snapshots but the latest ones. Records are never removed: a leader that was replaced could
+    /// create them again, with other content.
     fn remove_old_snapshots(&self) -> Result<(), LogError> {
         let numbers = self.numbers("snapshot")?;
         for number in numbers.iter().rev().skip(KEPT_SNAPSHOTS) {
@@ -169,7 +168,8 @@ pub struct CommitLog {
     writer: Writer,
     /// The number of the next record.
     next: u64,
-    standing: Standing,
+    /// Whether it can be appended to: false after a failed append, and after [`CommitLog::close`].
+    is_open: bool,
     snapshot: LastSnapshot,
     pauses: &'static [Duration],
 }
@@ -184,19 +184,11 @@ struct LastSnapshot {
     cost: Duration,
 }
 
-/// Whether a log can be appended to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
-    Open,
-    /// An append failed, or [`CommitLog::close`] was called.
-    Closed,
-}
-
 impl CommitLog {
     pub(crate) fn new(folder: LogFolder, next: u64) -> Self {
         let writer = Writer::this_process();
         let snapshot = LastSnapshot { records: next, made: Instant::now(), cost: Duration::ZERO };
-        Self { folder, writer, next, standing: Standing::Open, snapshot, pauses: &PAUSES }
+        Self { folder, writer, next, is_open: true, snapshot, pauses: &PAUSES }
     }
 
     /// The number of the next record.
@@ -209,7 +201,7 @@ impl CommitLog {
         Self { writer, pauses: &[Duration::ZERO; 6], ..self }
     }
 
-    /// Appends a record, and returns its number. When this returns, the record is durable.
+    /// Appends a record, and returns its position. When this returns, the record is durable.
     ///
     /// After any answer of the store other than success, this reads the object with the record's number. The
     /// answer itself proves nothing: the object may have been created and only the reply was lost, or a store
@@ -219,13 +211,13 @@ impl CommitLog {
     /// [`LogError::Fenced`] if another process has appended a record with this number. Any other error leaves
     /// open whether the record is in the log. After an error, every further append fails.
     pub fn append(&mut self, payload: &[u8]) -> Result<LogPosition, LogError> {
-        if self.standing != Standing::Open {
+        if !self.is_open {
             return Err(LogError::Closed);
         }
         let number = self.next;
         let made = if number == 0 { self.folder.make("log") } else { Ok(()) };
         let created = made.and_then(|()| self.create(number, payload));
-        self.standing = if created.is_ok() { Standing::Open } else { Standing::Closed };
+        self.is_open = created.is_ok();
         let nonce = created?;
         self.next += 1;
         Ok(LogPosition { number, nonce })
@@ -244,22 +236,20 @@ impl CommitLog {
             Ok(Some(record)) => Err(LogError::Fenced { number: self.next, by: record.writer }),
             Err(error) => Err(error),
         };
-        if checked.is_err() {
-            self.standing = Standing::Closed;
-        }
+        self.is_open &= checked.is_ok();
         checked
     }
 
     /// Makes every further append fail.
     pub fn close(&mut self) {
-        self.standing = Standing::Closed;
+        self.is_open = false;
     }
 
     /// Whether the log can be appended to. If not, another process may have appended records, or the last
     /// append may have succeeded although it was reported as failed. So this process must leave everything
     /// unchanged that another process may use.
     pub fn is_open(&self) -> bool {
-        self.standing == Standing::Open
+        self.is_open
     }
 
     /// Creates a record, and returns its nonce.

@@ -18,11 +18,12 @@ use super::job_state::{
 use super::reserve::Reserve;
 use crate::fail_point;
 use crate::files::remove_tree;
+use crate::journal::journal_files;
 use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, unfinished};
 use crate::opening::{self, folder_at_its_path};
 use jiff::Timestamp;
 use rustix::fs::Mode;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
@@ -530,12 +531,7 @@ fn remove_run(
     run: &JobState,
     output: &Path,
 ) -> Result<(), ClaimError> {
-    let mut removed = Vec::new();
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut path = OsString::from(job_dir.journal());
-        path.push(suffix);
-        removed.push(PathBuf::from(path));
-    }
+    let mut removed = Vec::from(journal_files(&job_dir.journal()));
     removed.extend([job_dir.parts(), job_dir.work(), job_dir.models()]);
     removed.extend([job_dir.links(), job_dir.spill(), job_dir.control_socket()]);
     removed.extend([job_dir.default_output(), job_dir.logs()]);

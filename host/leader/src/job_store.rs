@@ -78,18 +78,19 @@ impl JobStore {
                 // The output still has the results of the earlier run.
                 None => self.state(summary.job_state, held).is_ok_and(|state| has_output(&state)),
             };
-            return match has_meaning {
-                true => {
-                    let (dir, store) = (held.root(), self.folder.clone());
-                    Err(ClaimError::StartedOver { dir, store })
-                }
-                false => Ok(None),
-            };
+            if has_meaning {
+                let store = self.folder.clone();
+                return Err(ClaimError::StartedOver { dir: held.root(), store });
+            }
+            return Ok(None);
         }
         if let Some(local) = local.filter(|_| !is_local && !is_obsolete) {
-            let (dir, store) = (held.root(), self.folder.clone());
-            let (local, found) = (local.id, run.id().to_owned());
-            return Err(ClaimError::OtherRun { dir, store, local, found });
+            return Err(ClaimError::OtherRun {
+                dir: held.root(),
+                store: self.folder.clone(),
+                local: local.id,
+                found: run.id().to_owned(),
+            });
         }
         self.continue_run(&run, summary, is_local, held, say).map(Some)
     }
@@ -237,7 +238,8 @@ fn has_output(state: &JobState) -> bool {
 
 /// Why a folder of commit logs cannot be trusted. `None` if only this user can write to it.
 fn why_not_own(found: &Metadata) -> Option<String> {
-    let (owner, user) = (found.uid(), rustix::process::geteuid().as_raw());
+    let owner = found.uid();
+    let user = rustix::process::geteuid().as_raw();
     if owner != user {
         return Some(format!(
             "it belongs to the user with the ID {owner}, and sandmill runs as {user} (a shared folder may \

@@ -241,18 +241,12 @@ impl<N: JobOnNode> ReadyToResume<N> {
 
     /// The journal. `None` if the job was interrupted before it had a usable one.
     fn journal(&self, earlier: &JobState) -> Result<Option<Journal>, JournalError> {
+        // The folder for part files is created with the first worker, which starts after the journal exists. So
+        // without this folder, nothing can have been committed.
+        let has_begun = earlier.status != JobStanding::Running || self.job_dir.parts().exists();
         match Journal::open(&self.job_dir.journal()) {
-            Ok(journal) => Ok(Some(journal)),
-            // The folder for part files is created with the first worker, which starts after the journal
-            // exists. So without this folder, nothing can have been committed.
-            Err(
-                JournalError::Missing(_)
-                | JournalError::Corrupt { .. }
-                | JournalError::Version { found: 0, .. },
-            ) if earlier.status == JobStanding::Running && !self.job_dir.parts().exists() => {
-                Ok(None)
-            }
-            Err(error) => Err(error),
+            Err(error) if error.is_unusable() && !has_begun => Ok(None),
+            opened => opened.map(Some),
         }
     }
 

@@ -28,18 +28,16 @@ pub(super) fn check(
     if folder.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
         given.blame(report, format!("{} is a file; name a folder", folder.display()));
     }
-    match &raw.output {
-        None if !report.has_error_at("output") => {
-            let message = "needs output: name a folder that the machines share, too, because the job directory, \
-                           where results go otherwise, is on one machine";
-            given.blame(report, message);
-        }
-        Some(output) if Address::looks_like_one(output.value.trim()) => {
+    if let Some(output) = &raw.output {
+        if Address::looks_like_one(output.value.trim()) {
             let message = "needs a folder as output: results for an address in a store stay on one machine \
                            until the job ends; name a folder that the machines share";
             output.blame(report, message);
         }
-        _ => {}
+    } else if !report.has_error_at("output") {
+        let message = "needs output: name a folder that the machines share, too, because the job directory, \
+                       where results go otherwise, is on one machine";
+        given.blame(report, message);
     }
     Some(folder)
 }

@@ -131,7 +131,7 @@ pub(super) fn job_store(folder: &Path) -> DoctorCheck {
             folder.display()
         )
     };
-    let tried = try_folder(folder).map(|()| works()).map_err(|error| format!("{error}"));
+    let tried = try_folder(folder).map(|()| works()).map_err(|error| error.to_string());
     DoctorCheck::new("the job store", tried, "see \"What it needs\" in docs/crash-safety.md")
 }
 

@@ -8,9 +8,10 @@ use sandmill_tests::{Ran, TestJob, guest, root, sandmill, texts};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::Command;
 
-pub(crate) const FAIL_POINT: &str = "SANDMILL_FAIL_POINT";
+const FAIL_POINT: &str = "SANDMILL_FAIL_POINT";
 
 /// A job with rows and files, from six mini-batches.
 pub(crate) fn job() -> TestJob {
@@ -27,18 +28,34 @@ pub(crate) fn run_on(job: TestJob, machine: &str, options: &[&str]) -> Ran {
     job.command(&[&["run", "job.yaml", "--job-dir", machine], options].concat())
 }
 
-/// The rows in the output, sorted. The output may be a file or a folder of parts.
+/// Runs the job on the machine, and kills it at the fail point.
+pub(crate) fn killed_at(job: TestJob, point: &str, machine: &str, options: &[&str]) -> TestJob {
+    let ran = run_on(job.env(FAIL_POINT, point), machine, options);
+    assert_eq!(ran.code, -9, "{point}: {ran}");
+    ran.into_job().env(FAIL_POINT, "")
+}
+
+/// A command of Sandmill in the folder of another job, to run beside it.
+pub(crate) fn sandmill_in(folder: &Path) -> Command {
+    let mut command = Command::new(sandmill());
+    command.current_dir(folder).env("SANDMILL_CACHE_DIR", root().join("target/test-cache"));
+    command
+}
+
+/// The rows in the output, sorted.
 pub(crate) fn rows(ran: &Ran) -> Vec<String> {
-    let path = ran.dir().join("shared/out/parallel_run_step.txt");
-    let texts: Vec<String> = match fs::read_to_string(&path) {
-        Ok(text) => vec![text],
-        Err(_) => fs::read_dir(path.with_extension(""))
-            .unwrap()
-            .map(|part| fs::read_to_string(part.unwrap().path()).unwrap())
-            .collect(),
+    rows_in(&ran.dir().join("shared/out"))
+}
+
+/// The rows in an output folder, sorted. They may be in a file or in a folder of parts.
+pub(crate) fn rows_in(output: &Path) -> Vec<String> {
+    let path = output.join("parallel_run_step.txt");
+    let parts: Vec<_> = match fs::read_dir(path.with_extension("")) {
+        Ok(parts) => parts.map(|part| part.unwrap().path()).collect(),
+        Err(_) => vec![path],
     };
-    let mut rows: Vec<String> =
-        texts.iter().flat_map(|text| text.lines()).map(str::to_owned).collect();
+    let text: String = parts.iter().map(|part| fs::read_to_string(part).unwrap()).collect();
+    let mut rows: Vec<_> = text.lines().map(str::to_owned).collect();
     rows.sort();
     rows
 }
@@ -125,11 +142,10 @@ fn each_kind_of_output_survives_the_loss_of_machines() {
 
 #[test]
 fn a_job_is_continued_from_its_store() {
-    let ran = run_on(job().env(FAIL_POINT, "journaled:3"), "first", &[]);
-    assert_eq!(ran.code, -9, "{ran}");
-    let records = fs::read_dir(ran.dir().join("shared/jobs/test")).unwrap().count();
+    let job = killed_at(job(), "journaled:3", "first", &[]);
+    let records = fs::read_dir(job.path("shared/jobs/test")).unwrap().count();
     assert_eq!(records, 2, "the list of runs, and one run");
-    let ran = run_on(ran.into_job().env(FAIL_POINT, ""), "second", &[]);
+    let ran = run_on(job, "second", &[]);
     ran.exits_with(0).says("continuing it here, from its commit log in");
     assert_complete(&ran, true);
     // The job has ended, for every machine.
@@ -162,12 +178,8 @@ fn a_running_job_is_not_continued_elsewhere() {
         let runs = fs::read_dir(running.dir().join("shared/test")).into_iter().flatten();
         runs.count() == 2
     });
-    let other = Command::new(sandmill())
-        .args(["run", "job.yaml", "--job-dir", "second"])
-        .current_dir(running.dir())
-        .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
-        .output()
-        .unwrap();
+    let mut other = sandmill_in(running.dir());
+    let other = other.args(["run", "job.yaml", "--job-dir", "second"]).output().unwrap();
     let text = String::from_utf8_lossy(&other.stderr);
     assert!(text.contains("another running job writes to the output folder"), "{text}");
     assert_eq!(other.status.code(), Some(2));
@@ -195,12 +207,11 @@ fn what_does_not_fit_is_refused() {
     let ran = run_on(open, "first", &[]);
     insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: job_store: the commit log in [DIR]/shared/jobs/test cannot be trusted: other users can write to it; name another folder for job_store, or give the job another name");
     // A job that has a log keeps it.
-    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
-    assert_eq!(ran.code, -9, "{ran}");
-    let job_file = fs::read_to_string(ran.dir().join("job.yaml")).unwrap();
+    let job = killed_at(job(), "journaled:2", "first", &[]);
+    let job_file = fs::read_to_string(job.path("job.yaml")).unwrap();
     let store = "job_store: shared/jobs";
-    fs::write(ran.dir().join("job.yaml"), job_file.replace(store, "")).unwrap();
-    let ran = run_on(ran.into_job().env(FAIL_POINT, ""), "first", &[]);
+    fs::write(job.path("job.yaml"), job_file.replace(store, "")).unwrap();
+    let ran = run_on(job, "first", &[]);
     insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the job in [DIR]/first has a commit log in a job store, and the job file no longer names one: set job_store again, also to start over with --overwrite");
     fs::write(ran.dir().join("job.yaml"), job_file).unwrap();
     fs::remove_dir_all(ran.dir().join("shared/jobs/test")).unwrap();
@@ -214,9 +225,8 @@ fn what_does_not_fit_is_refused() {
 /// The store fails, while the job runs. Nothing is lost.
 #[test]
 fn a_job_whose_store_fails_can_be_resumed() {
-    let ran = run_on(job().env(FAIL_POINT, "journaled:1"), "first", &[]);
-    assert_eq!(ran.code, -9, "{ran}");
-    let run = fs::read_dir(ran.dir().join("shared/jobs/test"))
+    let job = killed_at(job(), "journaled:1", "first", &[]);
+    let run = fs::read_dir(job.path("shared/jobs/test"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .find(|path| !path.ends_with("runs"))
@@ -225,7 +235,7 @@ fn a_job_whose_store_fails_can_be_resumed() {
     let count = fs::read_dir(run.join("log")).unwrap().count();
     let next = run.join(format!("log/{count:020}"));
     fs::write(&next, "damaged").unwrap();
-    let ran = run_on(ran.into_job().env(FAIL_POINT, ""), "second", &[]);
+    let ran = run_on(job, "second", &[]);
     ran.exits_with(2).says("it is not a record of a commit log; restore the job store");
     fs::remove_file(next).unwrap();
     let ran = run_on(ran.into_job(), "second", &[]);

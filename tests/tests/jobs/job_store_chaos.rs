@@ -4,7 +4,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use sandmill_tests::{TestJob, guest, root, sandmill};
+use crate::job_store::{rows_in, sandmill_in};
+use sandmill_tests::{TestJob, guest};
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -33,10 +34,8 @@ impl Random {
 
 /// Runs the job on a machine. Kills its leader after this time. Returns the exit code, and what was printed.
 fn run(job: &TestJob, machine: &str, kill_after: Option<Duration>) -> (Option<i32>, String) {
-    let mut leader = Command::new(sandmill())
+    let mut leader = sandmill_in(job.dir())
         .args(["run", "job.yaml", "--job-dir", machine])
-        .current_dir(job.dir())
-        .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -70,17 +69,9 @@ fn trouble(folder: &Path, machine: &str, random: &mut Random) {
 
 /// Fails if the output does not have each row and each file once, or has anything else.
 fn assert_complete(output: &Path, what: &str) {
-    let path = output.join("parallel_run_step.txt");
-    let parts: Vec<_> = match fs::read_dir(path.with_extension("")) {
-        Ok(parts) => parts.map(|part| part.unwrap().path()).collect(),
-        Err(_) => vec![path],
-    };
-    let text: String = parts.iter().map(|part| fs::read_to_string(part).unwrap()).collect();
-    let mut rows: Vec<_> = text.lines().map(str::to_owned).collect();
-    rows.sort();
     let mut expected: Vec<_> = (0..FILES).map(|n| format!("{n}.txt: {}", n % 50)).collect();
     expected.sort();
-    assert_eq!(rows, expected, "{what}");
+    assert_eq!(rows_in(output), expected, "{what}");
     let is_output = |name: &String| name.ends_with(".out");
     let names = fs::read_dir(output).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());

@@ -3,24 +3,23 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use crate::job_store::{FAIL_POINT, assert_complete, job, run_on};
-use crate::job_store_over::{killed_at, lock_output};
-use sandmill_tests::{Ran, TestJob, root, sandmill, texts};
+use crate::job_store::{assert_complete, job, killed_at, run_on, sandmill_in};
+use crate::job_store_over::lock_output;
+use sandmill_tests::{Ran, TestJob, texts};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::time::Duration;
 
 /// The logs of ended jobs are removed. Other jobs keep theirs, unless they are asked for.
 #[test]
 fn the_logs_of_ended_jobs_can_be_removed() {
-    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
-    assert_eq!(ran.code, -9, "{ran}");
+    let killed = killed_at(job(), "journaled:2", "first", &[]);
     let clean = |job: TestJob, options: &[&str]| {
         let clean = ["clean", "--store", "shared/jobs", "--older-than", "0s"];
         job.command(&[&clean, options].concat())
     };
-    let ran = clean(ran.into_job().env(FAIL_POINT, ""), &[]);
+    let ran = clean(killed, &[]);
     assert_eq!((ran.code, ran.stdout.as_str()), (0, "0 jobs, 0 bytes freed\n"), "{ran}");
     let ran = run_on(ran.into_job(), "second", &[]);
     ran.exits_with(0);
@@ -104,10 +103,8 @@ impl Standby {
     fn start(folder: &Path, machine: &str) -> Self {
         let messages = folder.join(format!("{machine}.log"));
         let file = fs::File::create(&messages).unwrap();
-        let process = Command::new(sandmill())
+        let process = sandmill_in(folder)
             .args(["run", "job.yaml", "--standby", "--job-dir", machine])
-            .current_dir(folder)
-            .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
             .stdout(file.try_clone().unwrap())
             .stderr(file)
             .spawn()

@@ -3,9 +3,9 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
-use crate::job_store::{FAIL_POINT, assert_complete, job, rows, run_on};
+use crate::job_store::{assert_complete, job, killed_at, rows, rows_in, run_on, sandmill_in};
 use rustix::fs::{FlockOperation, flock};
-use sandmill_tests::{Ran, TestJob, guest, root, sandmill, texts};
+use sandmill_tests::{Ran, TestJob, guest, texts};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,17 +13,16 @@ use std::process::Command;
 /// Only one job of a name can have its log in a job store, also if it starts over.
 #[test]
 fn two_jobs_of_one_name_do_not_share_a_log() {
-    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
-    assert_eq!(ran.code, -9, "{ran}");
+    let killed = killed_at(job(), "journaled:2", "first", &[]);
     let other = |job: TestJob, options: &[&str]| {
         let options = [&["--set", "output=shared/other"], options].concat();
-        let ran = run_on(job.env(FAIL_POINT, ""), "second", &options);
+        let ran = run_on(job, "second", &options);
         insta::allow_duplicates! {
             insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the job store already has a job 'test', with the output folder [DIR]/shared/out (its commit log is in [DIR]/shared/jobs/test): give this job another name or another job_store");
         }
         ran.into_job()
     };
-    let job = other(other(ran.into_job(), &[]), &["--overwrite"]);
+    let job = other(other(killed, &[]), &["--overwrite"]);
     let ran = run_on(job, "third", &[]);
     ran.exits_with(0);
     assert_complete(&ran, true);
@@ -33,13 +32,10 @@ fn two_jobs_of_one_name_do_not_share_a_log() {
 /// the earlier run does not come back by accident.
 #[test]
 fn an_interrupted_overwrite_ends_the_earlier_run() {
-    let ran = run_on(job().env(FAIL_POINT, "journaled:2"), "first", &[]);
-    assert_eq!(ran.code, -9, "{ran}");
-    fs::remove_dir_all(ran.dir().join("shared/out")).unwrap();
-    let ran =
-        run_on(ran.into_job().env(FAIL_POINT, "earlier-run-superseded"), "first", &["--overwrite"]);
-    assert_eq!(ran.code, -9, "{ran}");
-    let ran = run_on(ran.into_job().env(FAIL_POINT, ""), "first", &[]);
+    let job = killed_at(job(), "journaled:2", "first", &[]);
+    fs::remove_dir_all(job.path("shared/out")).unwrap();
+    let job = killed_at(job, "earlier-run-superseded", "first", &["--overwrite"]);
+    let ran = run_on(job, "first", &[]);
     insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the run in [DIR]/first no longer counts: its commit log in [DIR]/shared/jobs/test was ended, by a run with --overwrite that was interrupted, or because the job did not begin; run the job again with --overwrite");
     let ran = run_on(ran.into_job(), "first", &["--overwrite"]);
     ran.exits_with(0);
@@ -90,13 +86,6 @@ fn a_job_that_never_began_is_not_continued() {
     assert_eq!(rows(&ran).len(), 1);
 }
 
-/// Kills the job on this machine at the fail point.
-pub(crate) fn killed_at(job: TestJob, point: &str, machine: &str, options: &[&str]) -> TestJob {
-    let ran = run_on(job.env(FAIL_POINT, point), machine, options);
-    assert_eq!(ran.code, -9, "{point}: {ran}");
-    ran.into_job().env(FAIL_POINT, "")
-}
-
 fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").arg(from).arg(to).status().unwrap();
     assert!(copied.success());
@@ -117,12 +106,7 @@ fn of_two_jobs_that_start_at_once_one_runs() {
     let text = fs::read_to_string(one.path("job.yaml")).unwrap();
     fs::write(&other, text.replace("shared/out", "shared/other")).unwrap();
     let start = |file: &str, machine: &str| {
-        Command::new(sandmill())
-            .args(["run", file, "--job-dir", machine])
-            .current_dir(one.path(""))
-            .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
-            .output()
-            .unwrap()
+        sandmill_in(one.dir()).args(["run", file, "--job-dir", machine]).output().unwrap()
     };
     let codes = std::thread::scope(|scope| {
         let second = scope.spawn(|| start("other.yaml", "second"));
@@ -131,10 +115,7 @@ fn of_two_jobs_that_start_at_once_one_runs() {
     });
     assert_eq!(codes.iter().filter(|code| **code == Some(0)).count(), 1, "{codes:?}");
     let output = if codes[0] == Some(0) { "shared/out" } else { "shared/other" };
-    assert_eq!(
-        fs::read_to_string(one.path(output).join("parallel_run_step.txt")).unwrap().lines().count(),
-        6
-    );
+    assert_eq!(rows_in(&one.path(output)).len(), 6);
 }
 
 /// The job directory is restored from a backup, or emptied, in place. So it is the same folder as before, without

@@ -79,6 +79,13 @@ fn undisturbed_jobs_pass_every_fail_point() {
     ");
 }
 
+/// Calls `crashes_at` with the number of every `step`-th fail point, until it returns false: the job had no such
+/// point.
+fn at_points(step: usize, crashes_at: impl FnMut(&u32) -> bool) {
+    let points = (1..MAX_POINTS).step_by(step).take_while(crashes_at).count() * step;
+    assert!((30..MAX_POINTS as usize - step).contains(&points), "{points}");
+}
+
 /// One crash at every point, with and without the loss of unsynced data.
 #[test]
 fn a_crash_at_any_point_changes_nothing() {
@@ -96,8 +103,7 @@ fn a_crash_at_any_point_changes_nothing() {
                 world.check();
                 crashed
             };
-            let points = (1..MAX_POINTS).step_by(step).take_while(crashed).count() * step;
-            assert!((30..MAX_POINTS as usize - step).contains(&points), "{points}");
+            at_points(step, crashed);
         }
     }
 }
@@ -122,8 +128,7 @@ fn another_machine_continues_after_a_loss_at_any_point() {
                 world.check();
                 lost
             };
-            let points = (1..MAX_POINTS).step_by(step).take_while(lost).count() * step;
-            assert!((30..MAX_POINTS as usize - step).contains(&points), "{points}");
+            at_points(step, lost);
         }
     }
 }
@@ -148,7 +153,7 @@ fn a_job_directory_that_returns_does_no_harm() {
                 world.check();
                 parted
             };
-            (1..MAX_POINTS).step_by(5).take_while(parted).for_each(drop);
+            at_points(5, parted);
         }
     }
 }
@@ -167,8 +172,7 @@ fn a_crash_at_any_point_changes_nothing_with_a_commit_log() {
             world.check();
             crashed
         };
-        let points = (1..MAX_POINTS).step_by(3).take_while(crashed).count() * 3;
-        assert!((30..MAX_POINTS as usize - 3).contains(&points), "{points}");
+        at_points(3, crashed);
     }
 }
 

@@ -38,8 +38,12 @@ pub(super) fn note(
         let is_noted = journal.noted(PUBLISHING_KEY)?.is_some();
         return Ok(is_noted.then(|| (PUBLISHING_KEY.to_owned(), None)));
     }
-    let ids = serde_json::to_string(&ids).map_err(CommitError::Unnoted)?;
-    Ok(Some((PUBLISHING_KEY.to_owned(), Some(ids))))
+    Ok(Some(publishing(ids)))
+}
+
+/// The note on these mini-batches.
+fn publishing(ids: Vec<u64>) -> (String, Option<String>) {
+    (PUBLISHING_KEY.to_owned(), Some(serde_json::Value::from(ids).to_string()))
 }
 
 /// Call this before a journal that had no commit log gets one. Notes the mini-batches whose files still wait to
@@ -60,8 +64,7 @@ pub(crate) fn note_unpublished(
     if ids.is_empty() {
         return Ok(());
     }
-    let ids = serde_json::Value::from(ids).to_string();
-    let notes = vec![(PUBLISHING_KEY.to_owned(), Some(ids))];
+    let notes = vec![publishing(ids)];
     journal.commit(&JournalChanges { notes, ..JournalChanges::default() })
 }
 

@@ -4,14 +4,13 @@
 
 use super::log_reader::{LogReader, parse};
 use super::log_record::{FROM_LOG_NOTE, LogRecord, LogState, POSITION_KEY};
-use super::store::{LogWrite, keep_private};
+use super::store::{LogWrite, journal_files, keep_private};
 use super::{EntryOrder, Journal, JournalChanges, JournalEntry, JournalError, MiniBatchEnd};
 use crate::fail_point;
 use crate::model::{JobStatus, MiniBatchId};
 use sandmill_commit_log::{CommitLog, LogError, LogPosition, Replay, RunLog, Writer};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
@@ -78,7 +77,9 @@ impl LogSummary {
 
     fn begin(&mut self, state: LogState) {
         let LogState { job_state, directory, status, content, .. } = state;
-        (self.job_state, self.directory, self.status) = (job_state, directory, status);
+        self.job_state = job_state;
+        self.directory = directory;
+        self.status = status;
         self.ended.clear();
         self.change(&content);
     }
@@ -99,7 +100,8 @@ impl LogSummary {
         match record {
             LogRecord::Begin(state) => self.begin(*state),
             LogRecord::Lead { job_state, directory } => {
-                (self.job_state, self.directory) = (job_state, directory);
+                self.job_state = job_state;
+                self.directory = directory;
             }
             LogRecord::Changes(changes) => self.change(&changes),
             LogRecord::End { status, changes } => {
@@ -146,13 +148,8 @@ impl Journal {
     /// If another process uses the journal, or another version of Sandmill wrote it.
     pub fn open_if_usable(path: &Path) -> Result<Option<Self>, JournalError> {
         match Self::open(path) {
-            Ok(journal) => Ok(Some(journal)),
-            Err(
-                JournalError::Missing(_)
-                | JournalError::Corrupt { .. }
-                | JournalError::Version { found: 0, .. },
-            ) => Ok(None),
-            Err(error) => Err(error),
+            Err(error) if error.is_unusable() => Ok(None),
+            opened => opened.map(Some),
         }
     }
 
@@ -311,9 +308,7 @@ pub fn directory_id(journal: &Path) -> String {
 /// If the journal cannot be removed.
 pub fn remove_journal(path: &Path) -> Result<(), JournalError> {
     keep_private(path);
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut file = OsString::from(path);
-        file.push(suffix);
+    for file in journal_files(path) {
         match fs::remove_file(file) {
             Err(error) if error.kind() != ErrorKind::NotFound => {
                 return Err(JournalError::ReadOnly(path.to_owned()));

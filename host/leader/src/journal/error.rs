@@ -161,6 +161,11 @@ pub enum JournalDamage {
 }
 
 impl JournalError {
+    /// Whether there is no journal, or one that was never completed or is damaged.
+    pub fn is_unusable(&self) -> bool {
+        matches!(self, Self::Missing(_) | Self::Corrupt { .. } | Self::Version { found: 0, .. })
+    }
+
     /// Translates SQLite's error.
     pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();

@@ -26,5 +26,5 @@ pub use entry::{
 };
 pub use error::{JournalDamage, JournalError};
 pub use log_record::{DONE_PREFIX, LogState};
-pub use store::Journal;
+pub use store::{Journal, journal_files};
 pub use unreadable::{UnreadableFile, unreadable_note};

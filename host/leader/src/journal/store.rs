@@ -350,15 +350,22 @@ pub(super) enum LogWrite {
     Recorded(LogPosition),
 }
 
+/// All files of a journal: the database, and those that SQLite puts beside it.
+pub fn journal_files(path: &Path) -> [PathBuf; 4] {
+    ["", "-wal", "-shm", "-journal"].map(|suffix| {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        PathBuf::from(file)
+    })
+}
+
 /// Closes the journal to other users, because the job's settings may be secrets. Earlier versions left the
 /// journal readable.
 pub(super) fn keep_private(path: &Path) {
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut file = path.as_os_str().to_owned();
-        file.push(suffix);
+    for file in journal_files(path) {
         // A missing file needs no change. If setting the mode fails, the closed directory still protects the
         // file.
-        if Path::new(&file).symlink_metadata().is_ok_and(|found| found.is_file()) {
+        if file.symlink_metadata().is_ok_and(|found| found.is_file()) {
             let _ = fs::set_permissions(file, Permissions::from_mode(0o600));
         }
     }
