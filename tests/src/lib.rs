@@ -26,6 +26,7 @@
     reason = "if the harness cannot prepare a test, the test fails and shows the place"
 )]
 
+mod broker;
 mod guests;
 mod healthy;
 mod job;
@@ -39,6 +40,7 @@ mod servers;
 pub mod sources;
 mod wat;
 
+pub use broker::{Broker, Brokers};
 pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Running, TestJob, texts};

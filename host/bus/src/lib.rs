@@ -1,0 +1,23 @@
+//! Messages between the leader and the nodes of a job on other machines.
+//!
+//! A broker, which is a NATS server, carries them. The broker may lose, double, delay or reorder any message.
+//! It may also stop, and start again with nothing in its memory. That may cost work, but never a row.
+//!
+//! - [`Bus`] is a process's connection to the broker;
+//! - [`Link`] is a reliable connection between two processes. It does no I/O: it makes [`Frame`]s for the
+//!   owner to publish, and takes those that the owner received.
+//!
+//! - `messages` has what leaders and agents send each other. The link and the bus carry it as bytes.
+
+mod link;
+#[cfg(test)]
+mod link_simulation;
+mod messages;
+mod nats;
+
+pub use link::{Chunk, Frame, Link, LinkError, MAX_MESSAGE};
+pub use messages::{
+    BUS_PROTOCOL, FromNode, JobForNode, MessageError, OFFERS, Offer, Packet, ToNode,
+    decode_message, encode_message, messages_of, report_messages, to_leader, to_node,
+};
+pub use nats::{Broker, Bus, BusError, BusMessage};

@@ -1,0 +1,244 @@
+//! The messages between leaders and agents of other machines. They contain no bulk data, and no paths except that
+//! of the job file.
+
+use super::link::Frame;
+use sandmill_model::{MiniBatchId, NodeId, TableFormat, WorkerId};
+use sandmill_wire::{NodeReport, Order};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// The version of these messages. Leaders and agents of different versions do not work together.
+pub const BUS_PROTOCOL: u32 = 1;
+
+/// The subject of [offers](Offer).
+pub const OFFERS: &str = "sandmill.offers";
+
+/// The subject of packets from an agent to a leader. The agent's incarnation is the last part.
+pub fn to_leader(leader: &str, incarnation: &str) -> String {
+    format!("sandmill.leader.{leader}.{incarnation}")
+}
+
+/// The subject of packets from a leader to an agent.
+pub fn to_node(incarnation: &str) -> String {
+    format!("sandmill.node.{incarnation}")
+}
+
+/// A leader to all agents, at intervals: a job wants more nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// [`BUS_PROTOCOL`].
+    pub protocol: u32,
+    /// The version of Sandmill.
+    pub version: String,
+    /// The job's name.
+    pub job: String,
+    /// The id of the run.
+    pub run: String,
+    /// The leader's random name.
+    pub leader: String,
+    /// The number of the record with which the leader began in the run's commit log. If two leaders offer the
+    /// same run, the one with the higher number leads it.
+    pub epoch: u64,
+}
+
+/// What goes between a leader and one incarnation of an agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Packet {
+    /// A part of their [link](super::Link).
+    Frame(Frame),
+    /// The leader does not know the agent, or no longer counts on it: whatever the agent runs for the job is
+    /// useless.
+    Gone,
+}
+
+/// Agent to leader, in a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum FromNode {
+    /// The first message: the agent can run workers of the job.
+    Hello {
+        /// The agent's name, for the user.
+        name: String,
+        /// [`BUS_PROTOCOL`].
+        protocol: u32,
+        /// The version of Sandmill.
+        version: String,
+    },
+    /// The agent has prepared the job.
+    Prepared {
+        /// The SHA-256 of the entry script's component, in hexadecimal.
+        component: String,
+        /// The names and values of the settings that decide the job's rows, as the agent found them.
+        settings: Vec<(String, String)>,
+        /// The most workers at the same time.
+        workers: u32,
+    },
+    /// The agent cannot run the job, for this reason.
+    Declined(String),
+    /// What happened on the node, in order. The rows of finished attempts are durable in the job's store.
+    Reports(Vec<NodeReport>),
+    /// The agent ends, for this reason, and has no workers any longer.
+    Leaving(String),
+}
+
+/// Leader to agent, in a link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ToNode {
+    /// The agent shall prepare this job.
+    Accepted(JobForNode),
+    /// The agent takes no part in the job, for this reason.
+    Refused(String),
+    /// How tables are read. Comes before any order to begin an attempt of a job with tables.
+    Tables(Vec<TableFormat>),
+    /// The first grants of an order that is too large for one message. The order with the rest of them follows.
+    PartOfOrder(Order),
+    /// An order for the node's state machine.
+    Order(Order),
+    /// The rows of this attempt, and of all attempts that its worker reported before, are in the output.
+    Reclaimable {
+        /// The worker.
+        worker: WorkerId,
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// From 1.
+        attempt: u32,
+    },
+    /// The job is over.
+    Over,
+}
+
+/// A job that an agent shall prepare.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobForNode {
+    /// The agent's number within the job.
+    pub node: NodeId,
+    /// The content of the file that proves that leader and agent share the job's store. The file is named after
+    /// the agent's number.
+    pub proof: String,
+    /// The job file.
+    pub job_file: PathBuf,
+    /// Settings given in addition to the file.
+    pub overrides: Vec<(String, String)>,
+    /// The job's name.
+    pub job: String,
+    /// The id of the run.
+    pub run: String,
+}
+
+/// An order as messages that are not too large.
+pub fn messages_of(order: Order) -> Vec<ToNode> {
+    let is_small = |order: &Order| encode_message(order).is_ok_and(|bytes| bytes.len() <= LARGE);
+    let mut parts = Vec::new();
+    let mut waiting = vec![order];
+    while let Some(order) = waiting.pop() {
+        match order {
+            order if is_small(&order) => parts.push(order),
+            Order::Grant(mut grants) if grants.len() > 1 => {
+                let second = grants.split_off(grants.len() / 2);
+                waiting.extend([Order::Grant(second), Order::Grant(grants)]);
+            }
+            Order::GrantAhead(mut ahead) if ahead.len() > 1 => {
+                let second = ahead.split_off(ahead.len() / 2);
+                waiting.extend([Order::GrantAhead(second), Order::GrantAhead(ahead)]);
+            }
+            order => parts.push(order),
+        }
+    }
+    let last = parts.pop();
+    let parts = parts.into_iter().map(ToNode::PartOfOrder);
+    parts.chain(last.map(ToNode::Order)).collect()
+}
+
+/// Reports as messages that are not too large.
+pub fn report_messages(reports: Vec<NodeReport>) -> Vec<FromNode> {
+    let mut messages = Vec::new();
+    let mut waiting = vec![reports];
+    while let Some(mut reports) = waiting.pop() {
+        let bytes: usize = match reports.len() {
+            1 => 0,
+            _ => encode_message(&reports).map_or(0, |bytes| bytes.len()),
+        };
+        if bytes > LARGE {
+            let second = reports.split_off(reports.len() / 2);
+            waiting.extend([second, reports]);
+        } else {
+            messages.push(FromNode::Reports(reports));
+        }
+    }
+    messages
+}
+
+/// Larger messages are divided. A single mini-batch or report is smaller than the largest message of a link.
+const LARGE: usize = 16 << 20;
+
+/// A message as bytes.
+///
+/// # Errors
+/// If the message cannot be encoded.
+pub fn encode_message(message: &impl Serialize) -> Result<Vec<u8>, MessageError> {
+    postcard::to_stdvec(message).map_err(MessageError)
+}
+
+/// The message in these bytes, which another machine sent.
+///
+/// # Errors
+/// If the bytes are not such a message, or are followed by others.
+pub fn decode_message<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, MessageError> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((message, [])) => Ok(message),
+        Ok(_) => Err(MessageError(postcard::Error::DeserializeBadEncoding)),
+        Err(error) => Err(MessageError(error)),
+    }
+}
+
+/// Why a message could not be encoded or decoded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a message between leader and agent is malformed: {0}")]
+pub struct MessageError(postcard::Error);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sandmill_model::{MiniBatch, MiniBatchWork};
+    use sandmill_wire::{Assignment, Grant};
+
+    /// A grant of a mini-batch with a long list of files.
+    fn grant(id: u64) -> Grant {
+        let files = (0..60_000).map(|file| format!("{file:0100}")).collect();
+        let mini_batch = MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(files));
+        Grant { assignment: Assignment { mini_batch, attempt: 1, is_last: false }, failed_on: None }
+    }
+
+    #[test]
+    fn large_orders_are_divided() {
+        let grants: Vec<Grant> = (0..5).map(grant).collect();
+        let messages = messages_of(Order::Grant(grants.clone()));
+        let mut found = Vec::new();
+        let last = messages.len() - 1;
+        for (position, message) in messages.into_iter().enumerate() {
+            match message {
+                ToNode::PartOfOrder(Order::Grant(grants)) if position < last => {
+                    found.extend(grants);
+                }
+                ToNode::Order(Order::Grant(grants)) if position == last => found.extend(grants),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(found, grants);
+        assert!(last > 0);
+        assert_eq!(messages_of(Order::Retire), [ToNode::Order(Order::Retire)]);
+    }
+
+    #[test]
+    fn large_reports_are_divided() {
+        let notice = |number: u32| NodeReport::Notice(number.to_string() + &"x".repeat(7_000_000));
+        let reports: Vec<NodeReport> = (0..5).map(notice).collect();
+        let messages = report_messages(reports.clone());
+        assert!(messages.len() > 1);
+        let each = messages.into_iter().flat_map(|message| match message {
+            FromNode::Reports(reports) => reports,
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(each.collect::<Vec<_>>(), reports);
+    }
+}
