@@ -2,7 +2,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo quick test test-frameworks test-science without wheel bench gpu fuzz lint fmt setup javascript python-env node-env python-guest python-light python-science test-guests clean
+.PHONY: help demo cluster-demo quick test test-frameworks test-science without wheel bench gpu fuzz lint fmt setup javascript python-env node-env python-guest python-light python-science test-guests clean
 
 # All guests share one folder of build outputs.
 guest_target := $(CURDIR)/target/guests
@@ -23,6 +23,10 @@ help: ## List the commands.
 demo: setup ## Run two examples on real data and compare them with scikit-learn.
 	@cargo build --locked --package sandmill --package sandmill-without --bin sandmill
 	@scripts/demo.sh target/debug/sandmill
+
+cluster-demo: setup python-env ## Run one job on three agents, and kill an agent and the leader.
+	@cargo build --locked --package sandmill --package sandmill-without --bin sandmill
+	@scripts/cluster-demo.sh target/debug/sandmill
 
 quick: ## Run the unit tests of a crate, as in `make quick CRATE=data`, or of all crates with changes.
 	@scripts/quick.sh $(CRATE)
@@ -54,7 +58,8 @@ test-guests:
 	CARGO_TARGET_DIR=$(guest_target) target/debug/sandmill build tests/guests --examples
 	CARGO_TARGET_DIR=$(guest_target) target/debug/sandmill build tests/guests/tables --examples
 
-# Installs ONNX Runtime and the other Python packages of the tests.
+# Installs ONNX Runtime and the other Python packages of the tests, and nats-server, the broker of jobs on several
+# machines.
 python-env:
 	@scripts/python-env.sh
 

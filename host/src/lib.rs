@@ -34,15 +34,18 @@
 //! The modules form floors, listed here from the lowest. A file imports only from lower floors or from
 //! siblings in its own folder (`tests/tests/repository/floors.rs` checks that):
 //!
-//! 0. `model`, `event`, `files`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `typed_output`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `runtimes`, `gpu`, `machine_slots`, `perf`, `pool`, `worker`, `node`, `engine`, `journal`, `report` (separate crates, or parts of one)
-//! 1. `load`, `run`
-//! 2. `cli`
+//! 0. `model`, `event`, `files`, `opening`, `protocol`, `cancel`, `wall`, `dataset`, `plan`, `output`, `typed_output`, `spec`, `registry`, `store`, `compile`, `inference`, `sandbox`, `runtimes`, `gpu`, `machine_slots`, `perf`, `pool`, `worker`, `node`, `bus`, `engine`, `journal`, `report` (separate crates, or parts of one)
+//! 1. `load`, `nodes`
+//! 2. `run`
+//! 3. `cli`
 
 #[doc(hidden)]
 pub mod cli;
 mod load;
+mod nodes;
 mod run;
 
+use sandmill_bus as bus;
 #[doc(hidden)]
 pub use sandmill_data::{dataset, output, plan, typed_output};
 use sandmill_files::{self as files, opening};

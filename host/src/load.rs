@@ -21,6 +21,7 @@ pub(crate) fn this_machine() -> MachineSize {
         // A build without CUDA cannot use GPUs, so it ignores the variable.
         gpus_found: std::env::var_os(GPU_COUNT_VARIABLE).filter(|_| node::has(Feature::Cuda)),
         count_gpus: gpu::count,
+        has_broker: false,
     }
 }
 

@@ -1,20 +1,24 @@
-//! Runs a job on this machine: connects the leader (`engine`) to its only node (`node`).
+//! Runs a job: connects the leader (`engine`) to this machine (`node`), and to other ones through a broker
+//! (`nodes`).
 
+use crate::bus::{Broker, Bus};
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
-    self, ClaimError, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle, PolicyUsed, RunningNode,
+    self, BeginRequest, ClaimError, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle,
+    PolicyUsed, RunningNode, StartRequest,
 };
 use crate::inference::NamedLibrary;
-use crate::model::{MiniBatchId, WorkerId};
-use crate::node::{self, NodeError, NodeJob, NodeOptions};
-use crate::protocol::node::{InspectReport, InspectRequest, PlanOptions, PrepareRequest};
-use crate::protocol::{NodeReport, Order, WorkersStanding};
+use crate::model::{JobDir, MiniBatchId, NodeId, WorkerId, random_name};
+use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
+use crate::nodes::RemoteNodes;
+use crate::protocol::node::{InspectReport, InspectRequest, PrepareRequest};
+use crate::protocol::{FromPlanner, NodeReport, NodeReports, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, OperatorPolicy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use engine::run;
 
@@ -66,6 +70,11 @@ pub struct Options {
     pub cancel: Cancel,
     /// The stores that inputs may name, with their credentials.
     pub datastores: Datastores,
+    /// The broker through which other machines run the job's workers. `None` if this machine runs them. The job
+    /// file must be loaded [for a broker](crate::spec::MachineSize::has_broker), too.
+    pub broker: Option<Broker>,
+    /// How long a node on another machine may be silent. Then its mini-batches run elsewhere.
+    pub node_timeout: Duration,
     /// What the operator of this machine allows jobs to do; by default everything. The job file must be
     /// loaded [under the same policy](crate::load_under), so that defaults comply with it.
     pub policy: OperatorPolicy,
@@ -76,6 +85,9 @@ pub struct Options {
 }
 
 impl Options {
+    /// The default of [`node_timeout`](Self::node_timeout).
+    pub const NODE_TIMEOUT: Duration = Duration::from_secs(10);
+
     /// Options with a job directory and the `sandmill` binary, and defaults for the rest.
     pub fn new(job_dir: impl Into<PathBuf>, program: impl Into<PathBuf>) -> Self {
         let job_dir = job_dir.into();
@@ -96,6 +108,8 @@ impl Options {
             onnxruntime,
             cancel,
             datastores: Datastores::default(),
+            broker: None,
+            node_timeout: Self::NODE_TIMEOUT,
             policy,
             command: Vec::new(),
             notices: Vec::new(),
@@ -130,6 +144,7 @@ impl Options {
             job_file: self.job_file.clone(),
             command: self.command.clone(),
             policy: self.policy_used(),
+            remote_workers: self.broker.is_some(),
             notices: self.notices.clone(),
         }
     }
@@ -184,14 +199,21 @@ fn prepare_now(
     has_waited: bool,
     say: &mut dyn FnMut(&str),
 ) -> Result<Prepared, PrepareError> {
-    let machine = MachineForJob { spec: spec.clone(), options: options.node() };
+    let machine = MachineForJob {
+        spec: spec.clone(),
+        options: options.node(),
+        broker: options.broker.clone(),
+        node_timeout: options.node_timeout,
+    };
     engine::prepare(spec, &options.leader(has_waited), machine, say)
 }
 
-/// This machine, for one job.
+/// This machine, for one job, and the broker through which it reaches others.
 struct MachineForJob {
     spec: JobSpec,
     options: NodeOptions,
+    broker: Option<Broker>,
+    node_timeout: Duration,
 }
 
 impl NodeHandle for MachineForJob {
@@ -203,21 +225,34 @@ impl NodeHandle for MachineForJob {
         ask: &PrepareRequest,
         say: &mut dyn FnMut(&str),
     ) -> Result<(crate::protocol::node::NodeFindings, JobHere), NodeError> {
-        let (prepared, job) = node::prepare(self.spec, self.options, ask, say)?;
-        Ok((prepared, JobHere(job)))
+        // First of all, because this is quick.
+        let bus = self.broker.map(|broker| Bus::connect(&broker, "leader")).transpose();
+        let bus = bus.map_err(|error| NodeError::Broker(Box::new(error)))?;
+        let mut ask = ask.clone();
+        ask.begins &= bus.is_none();
+        let (prepared, job) = node::prepare(self.spec, self.options, &ask, say)?;
+        let logs = JobDir::new(ask.job_dir).logs();
+        Ok((prepared, JobHere { job, bus, logs, node_timeout: self.node_timeout }))
     }
 }
 
 /// The resources of this machine that a prepared job holds.
 #[derive(Debug)]
-pub struct JobHere(NodeJob);
+pub struct JobHere {
+    job: NodeJob,
+    /// The connection to other machines, which then run the workers.
+    bus: Option<Bus>,
+    /// The log tree of the job directory.
+    logs: PathBuf,
+    node_timeout: Duration,
+}
 
 impl JobOnNode for JobHere {
     type Error = NodeError;
     type Running = RunningHere;
 
     fn await_objects(&mut self, say: &mut dyn FnMut(&str)) {
-        self.0.await_objects(say);
+        self.job.await_objects(say);
     }
 
     fn inspect_inputs(
@@ -225,56 +260,94 @@ impl JobOnNode for JobHere {
         ask: &InspectRequest,
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
-        self.0.inspect_inputs(ask, on_report)
+        self.job.inspect_inputs(ask, on_report)
     }
 
     fn lease_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
-        self.0.lease_gpus(say)
+        // If other machines run the workers, they use their own GPUs.
+        if self.bus.is_some() { Ok(Vec::new()) } else { self.job.lease_gpus(say) }
     }
 
-    fn start(&mut self, plan: &PlanOptions) -> Result<RunningHere, NodeError> {
-        self.0.start(plan).map(RunningHere)
+    fn start(&mut self, request: &StartRequest) -> Result<RunningHere, NodeError> {
+        let leader = random_name();
+        let remote = self.bus.take().zip(request.remote.clone());
+        if let Some((_, work)) = &remote {
+            self.job.share(work.folder.clone(), NodeRole::Plans, &leader);
+        }
+        let connect =
+            |(bus, work)| RemoteNodes::new(bus, work, leader, self.logs.clone(), self.node_timeout);
+        let remote = remote.map(connect).transpose();
+        let remote = remote.map_err(|error| NodeError::Broker(Box::new(error)))?;
+        Ok(RunningHere { running: self.job.start(&request.plan)?, remote })
     }
 
     fn settle(&self, worker: WorkerId) {
-        self.0.settle(worker);
+        self.job.settle(worker);
     }
 
     fn give_models(&self) -> Result<(), NodeError> {
-        self.0.give_models()
+        self.job.give_models()
     }
 
-    fn begin(&self, running: &mut RunningHere, start: Instant, first_worker: u32, is_new: bool) {
-        self.0.begin(&mut running.0, start, first_worker, is_new);
+    fn begin(&self, here: &mut RunningHere, request: BeginRequest) {
+        let BeginRequest { start, first_worker, is_new, epoch } = request;
+        match &mut here.remote {
+            Some(remote) => remote.begin(epoch),
+            None => self.job.begin(&mut here.running, start, first_worker, is_new),
+        }
     }
 
     fn finisher(&self) -> Arc<Make> {
-        let finisher = self.0.finisher();
+        let finisher = self.job.finisher();
         Arc::new(move |source, target, rows, reported| {
             finisher.run(source, target, rows, reported).map_err(Into::into)
         })
     }
 }
 
-/// A running job on this machine.
+/// A job that this machine plans. It also runs the workers, unless other machines do.
 #[derive(Debug)]
-pub struct RunningHere(node::RunningJob);
+pub struct RunningHere {
+    running: node::RunningJob,
+    /// The machines that run the workers, if they are others.
+    remote: Option<RemoteNodes>,
+}
 
 impl OrderTarget for RunningHere {
-    fn obey(&mut self, order: Order) -> Vec<NodeReport> {
-        self.0.obey(order)
+    fn first_nodes(&self) -> Vec<(NodeId, u32)> {
+        match self.remote {
+            Some(_) => Vec::new(),
+            None => vec![(NodeId::ONLY, self.running.workers())],
+        }
     }
 
-    fn tick(&mut self) -> Vec<NodeReport> {
-        self.0.tick()
+    fn obey(&mut self, node: NodeId, order: Order) -> Vec<NodeReport> {
+        match &mut self.remote {
+            Some(remote) => {
+                remote.order(node, order);
+                Vec::new()
+            }
+            None => self.running.obey(order),
+        }
     }
 
-    fn standing(&self) -> WorkersStanding {
-        self.0.standing()
+    fn tick(&mut self) -> Vec<NodeReports> {
+        match self.remote {
+            // Other machines watch the time themselves.
+            Some(_) => Vec::new(),
+            None => vec![NodeReports::of_only_node(self.running.tick())],
+        }
+    }
+
+    fn standing(&self, _: NodeId) -> Option<WorkersStanding> {
+        self.remote.is_none().then(|| self.running.standing())
     }
 
     fn next_deadline(&self) -> Option<Duration> {
-        self.0.next_deadline()
+        match self.remote {
+            Some(_) => None,
+            None => self.running.next_deadline(),
+        }
     }
 }
 
@@ -282,50 +355,79 @@ impl RunningNode for RunningHere {
     type Error = NodeError;
 
     fn plan(&mut self) -> Result<(), NodeError> {
-        self.0.plan()
+        self.running.plan()
     }
 
     fn watch(&mut self) -> Result<(), NodeError> {
-        self.0.watch()
+        if self.remote.is_none() { self.running.watch() } else { Ok(()) }
     }
 
-    async fn next(&mut self, wants_plan: bool) -> Vec<NodeReport> {
-        self.0.next(wants_plan).await
+    async fn next(&mut self, wants_plan: bool) -> NodeReports {
+        let Some(remote) = &mut self.remote else {
+            return NodeReports::of_only_node(self.running.next(wants_plan).await);
+        };
+        tokio::select! {
+            biased;
+            reports = self.running.next(wants_plan) => {
+                for report in &reports {
+                    if let NodeReport::Planned(FromPlanner::Tables(tables)) = report {
+                        remote.know_tables(tables);
+                    }
+                }
+                NodeReports::of_only_node(reports)
+            }
+            reports = remote.next() => reports,
+        }
     }
 
-    fn next_queued_reports(&mut self) -> Option<Vec<NodeReport>> {
-        self.0.next_queued_reports()
+    fn next_queued_reports(&mut self) -> Option<NodeReports> {
+        match &mut self.remote {
+            Some(remote) => remote.next_queued(),
+            None => self.running.next_queued_reports().map(NodeReports::of_only_node),
+        }
     }
 
     fn may_pause(&mut self) -> bool {
-        self.0.may_pause()
+        self.running.may_pause()
     }
 
     fn fetches_on_demand(&self) -> bool {
-        self.0.fetches_on_demand()
+        self.running.fetches_on_demand()
     }
 
     fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
-        self.0.request(id, files);
+        self.running.request(id, files);
     }
 
     fn release(&mut self, ids: &[MiniBatchId]) {
-        self.0.release(ids);
+        self.running.release(ids);
     }
 
     fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
-        self.0.mark_reclaimable(worker, id, attempt);
+        match &mut self.remote {
+            Some(remote) => remote.mark_reclaimable(worker, id, attempt),
+            None => self.running.mark_reclaimable(worker, id, attempt),
+        }
     }
 
     fn flush(&mut self) {
-        self.0.flush();
+        match &mut self.remote {
+            Some(remote) => remote.flush(),
+            None => self.running.flush(),
+        }
     }
 
     fn close(&mut self) {
-        self.0.close();
+        if let Some(remote) = &mut self.remote {
+            remote.close();
+        }
+        self.running.close();
     }
 
     fn end_watch(&mut self) {
-        self.0.end_watch();
+        match &mut self.remote {
+            Some(remote) => remote.collect_logs(),
+            None => self.running.end_watch(),
+        }
     }
 }

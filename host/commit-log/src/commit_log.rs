@@ -3,6 +3,7 @@
 use super::error::LogError;
 use super::log_store::LogStore;
 use super::record::{self, LogPosition, Record, Writer};
+use sandmill_model::random_name;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -255,7 +256,7 @@ impl CommitLog {
     /// Creates a record, and returns its nonce.
     fn create(&self, number: u64, payload: &[u8]) -> Result<String, LogError> {
         let name = self.folder.record(number);
-        let nonce = record::new_nonce();
+        let nonce = random_name();
         let bytes = record::encode(number, &nonce, &self.writer, payload);
         let mut last: Option<io::Error> = None;
         for pause in self.pauses {
@@ -308,7 +309,7 @@ impl CommitLog {
         let Some(number) = self.next.checked_sub(1) else { return Ok(()) };
         let begun = Instant::now();
         let written = state().and_then(|payload| {
-            let bytes = record::encode(number, &record::new_nonce(), &self.writer, &payload);
+            let bytes = record::encode(number, &random_name(), &self.writer, &payload);
             let name = self.folder.snapshot(number);
             self.folder.make("snapshot")?;
             // If another process has written this snapshot, it has the same content.

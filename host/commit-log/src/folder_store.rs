@@ -2,11 +2,11 @@
 
 use super::files::opening::{at_its_path, folder_at_its_path};
 use super::log_store::LogStore;
-use super::record::new_nonce;
 use rustix::fs::{
     AtFlags, Mode, OFlags, RawDir, RenameFlags, linkat, openat, renameat_with, unlinkat,
 };
 use rustix::io::Errno;
+use sandmill_model::random_name;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -54,7 +54,7 @@ impl LogStore for FolderStore {
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
         let (path, name) = self.split(name);
         let folder = open_folder(&path)?;
-        let temporary = format!("{UNFINISHED}{}", new_nonce());
+        let temporary = format!("{UNFINISHED}{}", random_name());
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mut file = File::from(openat(&folder, &*temporary, flags, Mode::RUSR | Mode::WUSR)?);
         let created = file

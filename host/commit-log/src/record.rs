@@ -3,7 +3,6 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::hash::{BuildHasher, RandomState};
 
 /// The format that this version writes.
 const FORMAT: u32 = 1;
@@ -125,13 +124,6 @@ pub(crate) fn decode(number: u64, mut bytes: Vec<u8>) -> Result<Record, RecordDa
     }
     let position = LogPosition { number, nonce: header.nonce };
     Ok(Record { position, writer: header.writer, payload })
-}
-
-/// A text that no other append has.
-pub(crate) fn new_nonce() -> String {
-    // The standard library's hasher is seeded randomly.
-    let random = || RandomState::new().hash_one(std::process::id());
-    format!("{:016x}{:016x}", random(), random())
 }
 
 #[cfg(test)]

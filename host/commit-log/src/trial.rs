@@ -3,9 +3,9 @@
 use super::files::remove_tree;
 use super::folder_store::FolderStore;
 use super::log_store::LogStore;
-use super::record::new_nonce;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use sandmill_model::random_name;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ pub fn try_folder(folder: &Path) -> Result<(), TrialError> {
     if !folder.is_dir() {
         return Err(TrialError::NotAFolder(folder));
     }
-    let trial = folder.join(format!(".sandmill-trial-{}", new_nonce()));
+    let trial = folder.join(format!(".sandmill-trial-{}", random_name()));
     let result = try_all(&folder, &trial);
     // If the folder stays, the user sees by its name what it was for.
     let _ = remove_tree(&trial);

@@ -9,8 +9,8 @@ use super::control::Control;
 use super::intake::PlanIntake;
 use super::job::PreparedJob;
 use super::job_store::{JobStore, undo};
-use super::machine::{JobAction, JobMachine, JobMessage, LocalJob, LocalOutcome};
-use super::nodes::{JobOnNode, RunningNode};
+use super::machine::{ConnectedJob, ConnectedOutcome, JobAction, JobMachine, JobMessage};
+use super::nodes::{BeginRequest, JobOnNode, RunningNode};
 use super::peak::peak_of_children;
 use super::settings_in_force::{in_force, policy};
 use super::spans::Spans;
@@ -23,9 +23,9 @@ use crate::files::remove_tree;
 use crate::model::{
     ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, add_bytes,
 };
-use crate::protocol::{NodePolicy, NodeReport};
+use crate::protocol::{NodePolicy, NodeReport, NodeReports};
 use jiff::Timestamp;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -68,14 +68,17 @@ const MAX_ROUNDS: u32 = 100;
 const MANY_MESSAGES: u32 = 64;
 
 struct Driver<'a, R> {
-    local_job: LocalJob<R>,
+    connected_job: ConnectedJob<R>,
     committer: Committer,
     claim: Claim,
     /// The job's store, if it has one.
     store: Option<JobStore>,
     /// The job's own folder for copies, in its parent.
     parent: Option<PathBuf>,
-    job_dir: JobDir,
+    /// The directory with the folders of workers.
+    worker_dir: JobDir,
+    /// Whether other machines use it, too.
+    is_shared: bool,
     intake: PlanIntake,
     /// How long the committer may stay silent at the job's end.
     patience: Duration,
@@ -84,6 +87,8 @@ struct Driver<'a, R> {
     cancel: watch::Receiver<Option<CancelRequest>>,
     /// The sandbox of the worker that became ready last.
     wall: WallState,
+    /// The missing layers that the user knows of.
+    missing_layers: BTreeSet<String>,
     /// The runtime of the entry script, as shown to users.
     runtime: Option<String>,
     start: Instant,
@@ -115,11 +120,14 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 return Err(error);
             }
         };
-        let Started { mut node, committer, commits, restored } = started;
+        let Started { mut node, committer, commits, restored, epoch } = started;
         let has_earlier_run = job.claim.has_earlier_run();
         let resumed = resumed(&restored, has_earlier_run);
         let start = Instant::now();
-        job.node.begin(&mut node, start, restored.next_worker, !has_earlier_run);
+        let first_worker = restored.next_worker;
+        let begin = BeginRequest { start, first_worker, is_new: !has_earlier_run, epoch };
+        job.node.begin(&mut node, begin);
+        let worker_dir = job.worker_dir().clone();
         let policy = policy(&job.spec);
         let patience = policy.progress_timeout;
         let machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
@@ -130,17 +138,19 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         };
         let intake = PlanIntake::new(&job.sources, node.fetches_on_demand(), &job.unreadable);
         let mut driver = Self {
-            local_job: LocalJob::new(machine, node),
+            connected_job: ConnectedJob::new(machine, node),
             committer,
             claim: job.claim,
             store: job.store,
             parent: job.parent,
-            job_dir: job.job_dir,
+            worker_dir,
+            is_shared: job.remote.is_some(),
             intake,
             patience,
             commits: Some(commits),
             cancel: cancel.watch(),
             wall: WallState::default(),
+            missing_layers: BTreeSet::new(),
             runtime: job.runtime,
             start,
             processor_seconds: 0.0,
@@ -184,11 +194,12 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             if let Some(result) = self.result.take() {
                 return self.conclude(result).await;
             }
-            if self.local_job.job().wants_commits() {
+            if self.connected_job.job().wants_commits() {
                 self.committer.flush();
             }
-            self.local_job.node.flush();
-            if self.local_job.node.may_pause() && self.local_job.job().awaits_no_decision() {
+            self.connected_job.node.flush();
+            if self.connected_job.node.may_pause() && self.connected_job.job().awaits_no_decision()
+            {
                 std::thread::sleep(NodePolicy::PAUSE);
             }
         }
@@ -204,7 +215,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 tokio::task::yield_now().await;
             }
             let mut taken = 0;
-            while let Some(reported) = self.local_job.node.next_queued_reports() {
+            while let Some(reported) = self.connected_job.node.next_queued_reports() {
                 self.receive(reported);
                 taken += 1;
             }
@@ -216,8 +227,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     async fn wait(&mut self) {
-        let deadline = self.local_job.next_deadline().unwrap_or(Duration::from_secs(3600));
-        let wants_plan = self.local_job.job().wants_plan() && !self.intake.is_full();
+        let deadline = self.connected_job.next_deadline().unwrap_or(Duration::from_secs(3600));
+        let wants_plan = self.connected_job.job().wants_plan() && !self.intake.is_full();
         tokio::select! {
             biased;
             Ok(()) = self.cancel.changed() => {
@@ -227,13 +238,13 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 }
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
-            reported = self.local_job.node.next(wants_plan) => self.receive(reported),
+            reported = self.connected_job.node.next(wants_plan) => self.receive(reported),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
     }
 
     fn is_late(&self) -> bool {
-        self.local_job.next_deadline().is_some_and(|deadline| self.start.elapsed() >= deadline)
+        self.connected_job.next_deadline().is_some_and(|deadline| self.start.elapsed() >= deadline)
     }
 
     /// Called when a worker, or the job, may be late. But if this process itself was held up (a suspended
@@ -247,7 +258,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             tokio::task::yield_now().await;
             quiet += 1;
             rounds += 1;
-            while let Some(reported) = self.local_job.node.next_queued_reports() {
+            while let Some(reported) = self.connected_job.node.next_queued_reports() {
                 self.receive(reported);
                 quiet = 0;
             }
@@ -258,7 +269,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     /// Passes the node's messages to the state machine, and carries out its decisions.
-    fn receive(&mut self, reported: Vec<NodeReport>) {
+    fn receive(&mut self, reported: NodeReports) {
         self.with_outcomes(|job, now, out| job.receive(reported, now, out));
     }
 
@@ -271,23 +282,23 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     /// from them.
     fn with_outcomes(
         &mut self,
-        change: impl FnOnce(&mut LocalJob<R>, Duration, &mut dyn FnMut(LocalOutcome)),
+        change: impl FnOnce(&mut ConnectedJob<R>, Duration, &mut dyn FnMut(ConnectedOutcome)),
     ) {
         let mut outcomes = VecDeque::new();
-        change(&mut self.local_job, self.start.elapsed(), &mut |outcome| {
+        change(&mut self.connected_job, self.start.elapsed(), &mut |outcome| {
             outcomes.push_back(outcome);
         });
         while let Some(outcome) = outcomes.pop_front() {
             let messages = match outcome {
-                LocalOutcome::Do(action) => {
+                ConnectedOutcome::Do(action) => {
                     self.act(action);
                     continue;
                 }
-                LocalOutcome::Reported(reported) => self.act_on(reported),
+                ConnectedOutcome::Reported(reported) => self.act_on(reported),
             };
             for message in messages {
                 let now = self.start.elapsed();
-                self.local_job.send(message, now, &mut |outcome| outcomes.push_back(outcome));
+                self.connected_job.send(message, now, &mut |outcome| outcomes.push_back(outcome));
             }
         }
     }
@@ -305,7 +316,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     fn act_on(&mut self, reported: NodeReport) -> Vec<JobMessage> {
         match reported {
             NodeReport::Planned(message) => {
-                return self.intake.on_message(message, &mut self.local_job, &self.committer);
+                return self.intake.on_message(message, &mut self.connected_job, &self.committer);
             }
             NodeReport::Fetched(number, failed) => return self.intake.arrived(number, failed),
             NodeReport::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
@@ -319,6 +330,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             // The state machine handles these.
             NodeReport::News(_)
             | NodeReport::Changed
+            | NodeReport::Joined { .. }
+            | NodeReport::Lost
             | NodeReport::Notice(_)
             | NodeReport::Arrived
             | NodeReport::NoSpace(_) => {}
@@ -326,16 +339,18 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         Vec::new()
     }
 
-    /// All workers of a job have the same sandbox, so its missing layers are reported once. A missing cgroup
-    /// is harmless, and appears in the result only.
+    /// Reports each missing layer of the workers' sandboxes once. All workers of a machine have the same sandbox.
+    /// A missing cgroup is harmless, and appears in the result only.
     fn note_wall(&mut self, wall: WallState) {
-        let is_first = self.wall == WallState::default();
-        self.wall = wall;
-        if !is_first || self.wall.mode != OsSandbox::BestEffort {
+        let before = std::mem::replace(&mut self.wall, wall);
+        if before == self.wall || self.wall.mode != OsSandbox::BestEffort {
             return;
         }
-        let missing = self.wall.missing.clone();
+        let missing: Vec<String> = self.wall.missing.clone();
         for layer in missing.iter().filter(|layer| !layer.starts_with("cgroup: ")) {
+            if !self.missing_layers.insert(layer.clone()) {
+                continue;
+            }
             let message = format!(
                 "the job continues without a layer of the process wall: {layer} (os_sandbox is \
                  best-effort; `sandmill doctor` says what to do)"
@@ -347,7 +362,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
         if let Some(CommitReply::Reclaimable(attempts)) = reply {
             for ReclaimableAttempt { worker, id, attempt } in attempts {
-                self.local_job.node.mark_reclaimable(worker, id, attempt);
+                self.connected_job.node.mark_reclaimable(worker, id, attempt);
             }
             return;
         }
@@ -355,7 +370,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             self.commits = None;
         }
         if let Some(CommitReply::Committed(ids)) = &reply {
-            self.local_job.node.release(ids);
+            self.connected_job.node.release(ids);
         }
         self.send(match reply {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
@@ -389,7 +404,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     /// Records the job's end, then emits its last event.
     async fn conclude(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
-        self.local_job.node.close();
+        self.connected_job.node.close();
         if let Err(error) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
             result.ended_by.get_or_insert(EndedBy::Commit);
@@ -399,12 +414,13 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         if result.status == JobStatus::Completed {
             self.remove_leftovers();
             fail_point::pass("leftovers-removed");
-        } else {
-            // No later run uses these models: a run that resumes the job stages its models again.
-            let _ = remove_tree(&self.job_dir.models());
+        } else if !self.is_shared {
+            // No later run uses these models: a run that resumes the job stages its models again. Another leader
+            // may use those in the job's store.
+            let _ = remove_tree(&self.worker_dir.models());
         }
         // Takes the last sample, before the job directory may vanish.
-        self.local_job.node.end_watch();
+        self.connected_job.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.runtime = self.runtime.take();
         result.seconds = self.start.elapsed().as_secs_f64();
@@ -456,7 +472,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     /// Removes the job's working files. The rows and files of a completed job are in the output.
     fn remove_leftovers(&mut self) {
-        let dir = &self.job_dir;
+        let dir = &self.worker_dir;
         for folder in [dir.parts(), dir.work(), dir.models(), dir.links(), dir.spill()] {
             if let Err(e) = remove_tree(&folder) {
                 let message = format!("{} cannot be removed: {e}", folder.display());

@@ -24,7 +24,7 @@ pub(super) const DIGEST_PREFIX: &str = "sha256:";
 /// without `..`. So a new field does not compile until it is added here, or is ignored here with a reason.
 ///
 /// `found`: what the node found, such as digests of the job's folders and models.
-pub(super) fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, String)> {
+pub fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, String)> {
     let JobSpec {
         inputs,
         input_kind,
@@ -59,6 +59,7 @@ pub(super) fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, Str
         job_store: _,
         // The resources that compute, and their time limits (docs/parallel-run-step.md C25).
         process_count: _,
+        node_count: _,
         gpus: _,
         progress_update_timeout: _,
         // `prepare` has already applied this name if an earlier version began the job.

@@ -2,7 +2,7 @@
 //! fetched.
 
 use super::commit::{CommitRequest, Committer};
-use super::machine::{JobMessage, LocalJob};
+use super::machine::{ConnectedJob, JobMessage};
 use super::nodes::RunningNode;
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
@@ -69,7 +69,7 @@ impl PlanIntake {
     pub(super) fn on_message(
         &mut self,
         message: FromPlanner,
-        local_job: &mut LocalJob<impl RunningNode>,
+        connected_job: &mut ConnectedJob<impl RunningNode>,
         committer: &Committer,
     ) -> Vec<JobMessage> {
         match message {
@@ -93,7 +93,7 @@ impl PlanIntake {
                     return vec![JobMessage::Planned(batches)];
                 }
                 for batch in batches {
-                    self.enqueue(batch, local_job);
+                    self.enqueue(batch, connected_job);
                 }
                 self.release_ready()
             }
@@ -128,12 +128,12 @@ impl PlanIntake {
             })
     }
 
-    fn enqueue(&mut self, batch: MiniBatch, local_job: &mut LocalJob<impl RunningNode>) {
+    fn enqueue(&mut self, batch: MiniBatch, connected_job: &mut ConnectedJob<impl RunningNode>) {
         self.bytes += batch.size();
         let files = batch.reads();
-        let needs_objects = !files.is_empty() && !local_job.job().was_done_before(batch.id);
+        let needs_objects = !files.is_empty() && !connected_job.job().was_done_before(batch.id);
         if needs_objects {
-            local_job.node.request(batch.id, &files);
+            connected_job.node.request(batch.id, &files);
         }
         self.waiting.push_back((batch, !needs_objects));
     }

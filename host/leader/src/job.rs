@@ -2,6 +2,7 @@
 
 use super::Claim;
 use super::job_store::JobStore;
+use super::nodes::RemoteWork;
 use crate::journal::Journal;
 use crate::model::{JobDir, JobResult, Source};
 use crate::spec::JobSpec;
@@ -45,8 +46,17 @@ pub struct PreparedJob<N> {
     pub(super) notices: Vec<String>,
     /// The job's store, if it has one.
     pub(super) store: Option<JobStore>,
+    /// What other machines must know to run the workers. `None` if the workers run on this machine.
+    pub(super) remote: Option<RemoteWork>,
     /// What the node holds for the job.
     pub(super) node: N,
+}
+
+impl<N> PreparedJob<N> {
+    /// The directory with the folders of workers: the job directory, or a folder in the job's store.
+    pub(super) fn worker_dir(&self) -> &JobDir {
+        self.remote.as_ref().map_or(&self.job_dir, |remote| &remote.folder)
+    }
 }
 
 /// The result of an earlier run, reused for this one.

@@ -198,6 +198,11 @@ impl JobStore {
         Ok(self.logs.supersede(&self.runs, &Journal::superseded(Some(id)))?)
     }
 
+    /// The directory for the files of a run's workers, if they run on several machines.
+    pub(super) fn worker_dir(&self, run: &str) -> JobDir {
+        worker_dir(&self.folder, run)
+    }
+
     /// Begins a log for a journal, and connects the journal to it. The journal may be one that had no log before.
     /// Then the earlier runs in the store have ended.
     pub(super) fn begin(
@@ -216,6 +221,12 @@ impl JobStore {
         let (log, begun) = self.logs.begin(&id, &Journal::first_record(state))?;
         journal.connect(log, begun, job_state)
     }
+}
+
+/// The directory for the files of a run's workers, if they run on several machines. `folder`: the job's folder
+/// in the store.
+pub fn worker_dir(folder: &Path, run: &str) -> JobDir {
+    JobDir::new(folder.join(run).join("workers"))
 }
 
 /// Reverts the claim of a job that never began, and ends its log.

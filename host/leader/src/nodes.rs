@@ -1,10 +1,11 @@
-//! The leader's requests to the machine that runs a job: to prepare the job, and to run it. The crate that
-//! connects leader and node implements these traits. On one machine, the requests are direct calls.
+//! The leader's requests to the machines that run a job: to prepare the job, and to run it. The crate that
+//! connects leader and nodes implements these traits. On one machine, the requests are direct calls.
 
 use super::commit::Make;
+use super::job_state::JobFile;
 use super::machine::OrderTarget;
-use crate::model::{MiniBatchId, WorkerId};
-use crate::protocol::NodeReport;
+use crate::model::{JobDir, MiniBatchId, WorkerId};
+use crate::protocol::NodeReports;
 use crate::protocol::node::{
     InspectReport, InspectRequest, NodeFindings, PlanOptions, PrepareRequest,
 };
@@ -30,6 +31,48 @@ pub trait NodeHandle {
         request: &PrepareRequest,
         say: &mut dyn FnMut(&str),
     ) -> Result<(NodeFindings, Self::Job), Self::Error>;
+}
+
+/// What a node needs to start a job.
+#[derive(Clone, Debug)]
+pub struct StartRequest {
+    /// How the inputs will be planned.
+    pub plan: PlanOptions,
+    /// What other machines must know to run the workers. `None` if the workers run on this machine.
+    pub remote: Option<RemoteWork>,
+}
+
+/// What machines that run workers of a job must know of it.
+#[derive(Clone, Debug)]
+pub struct RemoteWork {
+    /// The job's name.
+    pub job: String,
+    /// The id of the run.
+    pub run: String,
+    /// The folder for the files of all workers. It is in the job's store, so all machines can reach it.
+    pub folder: JobDir,
+    /// The job file.
+    pub job_file: JobFile,
+    /// The SHA-256 of the entry script's component, in hexadecimal.
+    pub component: String,
+    /// The names and values of the settings that decide the job's rows.
+    pub settings: Vec<(String, String)>,
+    /// The number of machines that the job asks for.
+    pub node_count: u32,
+}
+
+/// How a node begins to run a job.
+#[derive(Clone, Copy, Debug)]
+pub struct BeginRequest {
+    /// When the job begins.
+    pub start: Instant,
+    /// The number of the first worker, if the workers run on this machine.
+    pub first_worker: u32,
+    /// Whether no worker has run before.
+    pub is_new: bool,
+    /// The number of the record with which this leader began in the commit log. A later leader has a higher
+    /// number. 0 without a log.
+    pub epoch: u64,
 }
 
 /// A job that a machine has prepared.
@@ -60,11 +103,11 @@ pub trait JobOnNode {
     /// If the free GPUs cannot be determined.
     fn lease_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, Self::Error>;
 
-    /// Sets up what runs the job. `plan` says how its inputs will be planned. Nothing runs yet.
+    /// Sets up what runs the job. Nothing runs yet.
     ///
     /// # Errors
-    /// If leftovers of an earlier run are in the way.
-    fn start(&mut self, plan: &PlanOptions) -> Result<Self::Running, Self::Error>;
+    /// If leftovers of an earlier run are in the way, or if other machines cannot be reached.
+    fn start(&mut self, request: &StartRequest) -> Result<Self::Running, Self::Error>;
 
     /// Cleans up after a worker whose leader was killed, as that leader would have done at the worker's end.
     fn settle(&self, worker: WorkerId);
@@ -75,9 +118,8 @@ pub trait JobOnNode {
     /// If a model has changed since the node inspected it, or the disk has no room for it.
     fn give_models(&self) -> Result<(), Self::Error>;
 
-    /// Begins to run the job at `start`. The first worker has the number `first_worker`. If the job `is_new`,
-    /// no worker has run before.
-    fn begin(&self, running: &mut Self::Running, start: Instant, first_worker: u32, is_new: bool);
+    /// Begins to run the job.
+    fn begin(&self, running: &mut Self::Running, request: BeginRequest);
 
     /// Returns the function that makes the output file, for a format whose files do not consist of lines.
     fn finisher(&self) -> Arc<Make>;
@@ -103,10 +145,10 @@ pub trait RunningNode: OrderTarget {
 
     /// Waits for the next event on the machine. Reads the planner only if `wants_plan`. The future can be
     /// dropped while it waits: no message is lost.
-    fn next(&mut self, wants_plan: bool) -> impl Future<Output = Vec<NodeReport>>;
+    fn next(&mut self, wants_plan: bool) -> impl Future<Output = NodeReports>;
 
-    /// The next message that a worker has already sent, if there is one.
-    fn next_queued_reports(&mut self) -> Option<Vec<NodeReport>>;
+    /// The next message that a worker or a node has already sent, if there is one.
+    fn next_queued_reports(&mut self) -> Option<NodeReports>;
 
     /// Whether a worker has sent something since the last call, and all workers have enough to do while the
     /// leader pauses.
@@ -115,7 +157,7 @@ pub trait RunningNode: OrderTarget {
     /// Whether objects of stores are fetched only when a mini-batch needs them.
     fn fetches_on_demand(&self) -> bool;
 
-    /// Requests these files for a mini-batch, each with the index of its source. [`NodeReport::Fetched`]
+    /// Requests these files for a mini-batch, each with the index of its source. `NodeReport::Fetched`
     /// reports when they have been fetched.
     fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 

@@ -22,6 +22,8 @@ pub struct LeaderOptions {
     /// Whether this process waited while another one ran the job. Then it continues the job only if that
     /// process was lost.
     pub has_waited: bool,
+    /// Whether the workers run on other machines. The job must have a store and a job file.
+    pub remote_workers: bool,
     /// Notices for the user, one line each, in addition to those of the job and the node.
     pub notices: Vec<String>,
 }

@@ -4,7 +4,7 @@
 use super::ClaimError;
 use super::claim::{ClaimRequest, JobDirLock, lock_job_dir, resolve};
 use super::job::PreparedOnNode;
-use super::job_state::{JobStanding, JobState};
+use super::job_state::{JobFile, JobStanding, JobState};
 use super::job_store::{JobStore, LocalRun};
 use super::nodes::{JobOnNode as _, NodeHandle};
 use super::options::LeaderOptions;
@@ -130,6 +130,21 @@ fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareReq
         job_dir: resolve(&absolute(&options.job_dir))?,
         job_file: options.job_file.as_ref().map(|file| file.path.clone()),
         begins: options.overwrite || !JobDir::new(&options.job_dir).state_file().exists(),
+    })
+}
+
+/// The request to a node of another machine. Its `job_dir` must still be set.
+///
+/// # Errors
+/// If a path cannot be resolved.
+pub fn node_request(spec: &JobSpec, job_file: &JobFile) -> Result<PrepareRequest, ClaimError> {
+    Ok(PrepareRequest {
+        output: spec.output.as_deref().map(resolve).transpose()?,
+        parent: None,
+        job_store: spec.job_store.as_deref().map(resolve).transpose()?,
+        job_dir: PathBuf::new(),
+        job_file: Some(job_file.path.clone()),
+        begins: false,
     })
 }
 

@@ -6,7 +6,7 @@ use super::identity::settings;
 use super::job::{PreparedJob, PreparedOnNode, ResumedJob, Reused};
 use super::job_state::{JobStanding, JobState, StartedBy};
 use super::job_store::JobStore;
-use super::nodes::JobOnNode;
+use super::nodes::{JobOnNode, RemoteWork};
 use super::options::LeaderOptions;
 use super::prepare_error::PreparationError;
 use super::verify::{Comparison, InputsChanged, RecordedPlan};
@@ -99,6 +99,12 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let claim = claim.inspect_err(|_| {
             parent.as_deref().map(parent::give_back);
         })?;
+        // A job that is resumed keeps the id under which its journal was made.
+        let run = match &resumed {
+            Some(resumed) => resumed.journal.job()?.id,
+            None => claim.id().to_owned(),
+        };
+        let remote = options.remote_workers.then(|| self.remote_work(&run, options)).flatten();
         let Self { spec, found, node, job_dir, store, .. } = self;
         let node::NodeFindings { sources, component, runtime, .. } = found;
         let unreadable =
@@ -116,9 +122,23 @@ impl<N: JobOnNode> ReadyToResume<N> {
             unreadable,
             notices,
             store,
+            remote,
             node,
         };
         Ok(PreparedOnNode::Job(Box::new(job)))
+    }
+
+    /// What other machines must know to run the workers. `None` without a store or a job file.
+    fn remote_work(&self, run: &str, options: &LeaderOptions) -> Option<RemoteWork> {
+        Some(RemoteWork {
+            job: self.spec.name.clone(),
+            run: run.to_owned(),
+            folder: self.store.as_ref()?.worker_dir(run),
+            job_file: options.job_file.clone()?,
+            component: self.found.component.clone(),
+            settings: settings(&self.spec, &self.found),
+            node_count: self.spec.node_count,
+        })
     }
 
     /// The folder for copies of logs and metrics, if the job has a parent.

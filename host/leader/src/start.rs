@@ -7,12 +7,14 @@ use super::commit::{
 };
 use super::job::{PreparedJob, ResumedJob};
 use super::machine::SettledMiniBatch;
-use super::nodes::{JobOnNode, RunningNode};
+use super::nodes::{JobOnNode, RunningNode, StartRequest};
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{OutputAction, Restored};
+use crate::model::{JobDir, OutputAction, Restored};
+use crate::opening::folder_at_its_path;
 use crate::protocol::node::PlanOptions;
+use rustix::fs::Mode;
 use std::panic::resume_unwind;
 use std::thread;
 use tokio::sync::mpsc;
@@ -26,6 +28,8 @@ pub(super) struct Started<R> {
     pub(super) commits: mpsc::UnboundedReceiver<CommitReply>,
     /// What an earlier run completed.
     pub(super) restored: Restored,
+    /// See [`BeginRequest::epoch`](super::nodes::BeginRequest::epoch).
+    pub(super) epoch: u64,
 }
 
 /// Starts all parts. Moves `job.resumed`, which describes an earlier run, out of `job`.
@@ -33,10 +37,16 @@ pub(super) fn start<N: JobOnNode + Send>(
     job: &mut PreparedJob<N>,
 ) -> Result<Started<N::Running>, EngineError> {
     let failed = |error: N::Error| EngineError(error.to_string());
-    let plan = PlanOptions { retried_files: job.unreadable.clone() };
-    let mut node = job.node.start(&plan).map_err(failed)?;
+    if let Some(remote) = &job.remote {
+        make_worker_folders(&remote.folder)?;
+    }
+    let request = StartRequest {
+        plan: PlanOptions { retried_files: job.unreadable.clone() },
+        remote: job.remote.clone(),
+    };
+    let mut node = job.node.start(&request).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
-    let (committer, restored) = if job.resumed.is_some() {
+    let (committer, restored, epoch) = if job.resumed.is_some() {
         node.plan().map_err(failed)?;
         start_committer(job, replies)?
     } else {
@@ -58,7 +68,7 @@ pub(super) fn start<N: JobOnNode + Send>(
     job.node.give_models().map_err(failed)?;
     job.claim.reserve_space(&job.job_dir);
     node.watch().map_err(failed)?;
-    Ok(Started { node, committer, commits, restored })
+    Ok(Started { node, committer, commits, restored, epoch })
 }
 
 /// What the first event reports about an earlier run.
@@ -70,7 +80,7 @@ pub(super) fn resumed(restored: &Restored, has_earlier_run: bool) -> Option<Resu
 fn start_committer<N: JobOnNode>(
     job: &mut PreparedJob<N>,
     replies: mpsc::UnboundedSender<CommitReply>,
-) -> Result<(Committer, Restored), EngineError> {
+) -> Result<(Committer, Restored, u64), EngineError> {
     let failed = |error: JournalError| EngineError(error.to_string());
     let (mut journal, retry_failed, log) = match job.resumed.take() {
         Some(ResumedJob { journal, retry_failed, log, .. }) => {
@@ -88,7 +98,7 @@ fn start_committer<N: JobOnNode>(
         (Some(_), Some(log)) => journal.lead(log, job.claim.state()),
         (Some(store), None) => {
             // A job that has begun without a store gets one now.
-            let folders = WorkerFolders::ThisMachine(job.job_dir.clone());
+            let folders = WorkerFolders::in_job_dir(job.job_dir.clone());
             note_unpublished(&mut journal, &folders).map_err(failed)?;
             store.begin(&mut journal, job.claim.state())
         }
@@ -96,14 +106,30 @@ fn start_committer<N: JobOnNode>(
     };
     led.map_err(failed)?;
     fail_point::pass("log-led");
-    Committer::start(commit_target(job), journal, retry_failed, replies)
-        .map_err(|e| EngineError(e.to_string()))
+    let epoch = journal.log_position().map_err(failed)?.map_or(0, |position| position.number);
+    let (committer, restored) =
+        Committer::start(commit_target(job), journal, retry_failed, replies)
+            .map_err(|e| EngineError(e.to_string()))?;
+    Ok((committer, restored, epoch))
+}
+
+/// Makes the folders in which workers on several machines write.
+fn make_worker_folders(dir: &JobDir) -> Result<(), EngineError> {
+    for folder in [dir.parts(), dir.work(), dir.links(), dir.models(), dir.logs()] {
+        folder_at_its_path(&folder, Mode::RWXU).map_err(|e| {
+            EngineError(format!(
+                "the folder {} in the job's store cannot be made: {e}",
+                folder.display()
+            ))
+        })?;
+    }
+    Ok(())
 }
 
 /// Cleans up after the workers of a killed leader, before their folders are removed. Skips entries
 /// that cannot be read: the workers' logs are in other folders.
 fn settle_workers<N: JobOnNode>(job: &PreparedJob<N>) {
-    for entry in std::fs::read_dir(job.job_dir.work()).into_iter().flatten().flatten() {
+    for entry in std::fs::read_dir(job.worker_dir().work()).into_iter().flatten().flatten() {
         if let Some(worker) = entry.file_name().to_str().and_then(worker_of) {
             job.node.settle(worker);
         }
@@ -129,7 +155,10 @@ fn commit_target<N: JobOnNode>(job: &PreparedJob<N>) -> CommitTarget {
     let conversion = (appends && !format.kind.is_lines())
         .then(|| OutputConversion { name: name.clone(), make: job.node.finisher() });
     CommitTarget {
-        worker_folders: WorkerFolders::ThisMachine(job.job_dir.clone()),
+        worker_folders: match &job.remote {
+            Some(remote) => WorkerFolders::in_store(remote.folder.clone()),
+            None => WorkerFolders::in_job_dir(job.job_dir.clone()),
+        },
         output: job.claim.output().to_owned(),
         output_file: appends.then(|| format.appended(name)),
         ordered: job.spec.settings.ordered,

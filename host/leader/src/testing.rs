@@ -23,7 +23,7 @@ impl CommitTarget {
     /// A target for files only, in the output folder of the job directory.
     pub(crate) fn sample(job_dir: &JobDir) -> Self {
         Self {
-            worker_folders: WorkerFolders::ThisMachine(job_dir.clone()),
+            worker_folders: WorkerFolders::in_job_dir(job_dir.clone()),
             output: job_dir.default_output(),
             output_file: None,
             ordered: false,

@@ -52,7 +52,7 @@ pub use guest_paths::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE,
     GUEST_TEMPORARY,
 };
-pub use ids::{MiniBatchId, NODE_ID, NodeId, WorkerId};
+pub use ids::{MiniBatchId, NodeId, WorkerId, is_random_name, random_name};
 pub use inference::{
     Backend, BackendsUsed, Device, DeviceChoice, GpuLease, InferenceSettings, InferenceStats,
     JobModel, NVIDIA_DEVICES,

@@ -1,6 +1,6 @@
 //! The layout of a job directory.
 
-use super::{MiniBatchId, NODE_ID, WorkerId};
+use super::{MiniBatchId, NodeId, WorkerId};
 use std::path::{Path, PathBuf};
 
 /// The file that a running job locks, in its job directory or in an output folder elsewhere.
@@ -234,24 +234,24 @@ impl JobDir {
         self.logs().join("sys/metrics/metrics.jsonl")
     }
 
-    /// The starts and ends of worker processes.
-    pub fn node_main(&self) -> PathBuf {
-        self.logs().join(format!("sys/node/{NODE_ID}/_main.txt"))
+    /// The starts and ends of a node's worker processes.
+    pub fn node_main(&self, node: NodeId) -> PathBuf {
+        self.logs().join(format!("sys/node/{node}/_main.txt"))
     }
 
     /// The mini-batches that a worker began and finished.
     pub fn worker_log(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("sys/node/{NODE_ID}/{worker}.txt"))
+        self.logs().join(format!("sys/node/{}/{worker}.txt", worker.node()))
     }
 
     /// Failures of the machine or of Sandmill that affected a worker.
     pub fn worker_system_errors(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("sys/error/{NODE_ID}/{worker}.txt"))
+        self.logs().join(format!("sys/error/{}/{worker}.txt", worker.node()))
     }
 
     /// Failures of the machine or of Sandmill that affected the leader.
     pub fn leader_errors(&self) -> PathBuf {
-        self.logs().join(format!("sys/error/{NODE_ID}/_main.txt"))
+        self.logs().join(format!("sys/error/{}/_main.txt", NodeId::ONLY))
     }
 
     /// Every event, one JSON object on each line.
@@ -266,7 +266,7 @@ impl JobDir {
 
     /// The stderr of the worker process itself, never of the guest.
     pub fn worker_stderr(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("sys/node/{NODE_ID}/{worker}.stderr.txt"))
+        self.logs().join(format!("sys/node/{}/{worker}.stderr.txt", worker.node()))
     }
 
     /// The file to which a worker writes the profile of its guest's code. The worker cannot write to the log
@@ -278,23 +278,23 @@ impl JobDir {
 
     /// The profile of a worker's guest code, once the worker has ended.
     pub fn worker_profile(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("sys/node/{NODE_ID}/{worker}.profile.json"))
+        self.logs().join(format!("sys/node/{}/{worker}.profile.json", worker.node()))
     }
 
-    /// Samples of the resources that the machine and the job's processes use.
-    pub fn perf(&self) -> PathBuf {
-        self.logs().join(format!("perf/{NODE_ID}"))
+    /// Samples of the resources that a node and the job's processes on it use.
+    pub fn perf(&self, node: NodeId) -> PathBuf {
+        self.logs().join(format!("perf/{node}"))
     }
 
-    /// The folder that guests see as their log folder. Sandmill must not open any file in it, because a guest
+    /// The folder that a node's guests see as their log folder. Sandmill must not open any file in it, because a guest
     /// may replace the file by a link.
-    pub fn script_log_dir(&self) -> PathBuf {
-        self.logs().join(format!("user/entry_script_log/{NODE_ID}/files"))
+    pub fn script_log_dir(&self, node: NodeId) -> PathBuf {
+        self.logs().join(format!("user/entry_script_log/{node}/files"))
     }
 
     /// The messages of the guest's log call. The file is outside of the folder that guests see.
     pub fn script_log(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("user/entry_script_log/{NODE_ID}/{worker}.log.txt"))
+        self.logs().join(format!("user/entry_script_log/{}/{worker}.log.txt", worker.node()))
     }
 
     /// The folder for everything that entry scripts write to the log tree.
@@ -304,12 +304,12 @@ impl JobDir {
 
     /// The guest's stdout.
     pub fn script_stdout(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("user/stdout/{NODE_ID}/{worker}.stdout.txt"))
+        self.logs().join(format!("user/stdout/{}/{worker}.stdout.txt", worker.node()))
     }
 
     /// The guest's stderr.
     pub fn script_stderr(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("user/stderr/{NODE_ID}/{worker}.stderr.txt"))
+        self.logs().join(format!("user/stderr/{}/{worker}.stderr.txt", worker.node()))
     }
 
     /// A summary of the entry script's errors.
@@ -319,7 +319,7 @@ impl JobDir {
 
     /// The full stacks of a worker's failures in user code.
     pub fn worker_errors(&self, worker: WorkerId) -> PathBuf {
-        self.logs().join(format!("user/error/{NODE_ID}/{worker}.txt"))
+        self.logs().join(format!("user/error/{}/{worker}.txt", worker.node()))
     }
 }
 

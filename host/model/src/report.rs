@@ -258,6 +258,20 @@ impl AttemptReport {
     /// The most failed items that a report names, so that a report fits into a message.
     pub const MAX_FAILED_ITEMS: usize = 1000;
 
+    /// Whether the numbers in the report add up and are within their limits, for a mini-batch with this many
+    /// items. A compromised worker or node may report anything.
+    pub fn fits(&self, items_of_mini_batch: u64) -> bool {
+        let items = self.items;
+        let rows = self.outcome.as_ref().map_or(0, |segment| segment.rows);
+        items.total == items_of_mini_batch
+            && items.succeeded.checked_add(items.failed) == Some(items.total)
+            && rows.max(self.surplus_rows).max(self.null_numbers) < 1 << 40
+            && (!self.is_short || items.failed > 0 && self.outcome.is_ok())
+            && self.failed_items.len() <= Self::MAX_FAILED_ITEMS
+            && self.unknown_keys.as_ref().is_none_or(|keys| keys.is_plausible(items.total))
+            && self.inference.is_plausible()
+    }
+
     /// A report of an attempt that took no time. Fields that are not arguments are empty.
     pub fn new(
         id: MiniBatchId,

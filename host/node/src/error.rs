@@ -10,6 +10,7 @@ use crate::model::ByteSize;
 use crate::spec::SpecErrors;
 use crate::store::StoreError;
 use crate::wall::WallError;
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 
@@ -22,6 +23,9 @@ pub enum NodeError {
     /// An input is in a store and cannot be downloaded.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The broker, through which other machines are reached, cannot be used.
+    #[error(transparent)]
+    Broker(Box<dyn Error + Send + Sync>),
     /// This build lacks a feature that the job needs.
     #[error(transparent)]
     NotBuilt(#[from] NotBuilt),

@@ -9,7 +9,7 @@ use super::real_paths::RealPaths;
 use super::staging::{Staged, wait_for};
 use crate::compile::Compiled;
 use crate::machine_slots::MachineSlots;
-use crate::model::{InferenceSettings, JobDir, MemoryBudget};
+use crate::model::{InferenceSettings, JobDir, MemoryBudget, NodeId, WorkerId};
 use crate::pool::PrestartedProcesses;
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -33,7 +33,11 @@ pub struct NodeJob {
     pub(super) inspected_models: Vec<InspectedModel>,
     /// The memory budget of each worker.
     pub(super) budget: MemoryBudget,
+    /// The folder of workers' files: the job directory, or a folder that the job's machines share.
     pub(super) job_dir: JobDir,
+    pub(super) role: NodeRole,
+    /// The folder for rows that are being grouped by key, if this machine plans the job.
+    pub(super) spill: PathBuf,
     /// The slots for workers on the machine. `None` if the operator sets no caps.
     pub(super) slots: Option<MachineSlots>,
     /// Processes that were started during the preparation, if any.
@@ -42,7 +46,47 @@ pub struct NodeJob {
     pub(super) gpus: LeasedGpus,
 }
 
+/// What a machine does for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeRole {
+    /// It plans the job, and prepares the folders of workers' files. If no other machine takes part, it also runs
+    /// the workers.
+    Plans,
+    /// It only runs workers, and has this number. Another machine prepares the folders.
+    RunsWorkers(NodeId),
+}
+
+impl NodeRole {
+    /// The numbers of the machine's workers are below this one.
+    pub(super) fn worker_limit(self) -> u32 {
+        match self {
+            Self::Plans => WorkerId::LIMIT,
+            Self::RunsWorkers(node) => {
+                node.first_worker().map_or(0, |first| first + NodeId::WORKER_NUMBERS)
+            }
+        }
+    }
+
+    /// The machine's number.
+    pub(super) fn node(self) -> NodeId {
+        match self {
+            Self::Plans => NodeId::ONLY,
+            Self::RunsWorkers(node) => node,
+        }
+    }
+}
+
 impl NodeJob {
+    /// Uses a folder that several machines share for the workers' files. Call this before
+    /// [`start`](Self::start).
+    /// `leader`: a name that no other leader has. The planner of a leader that was replaced may still write to its
+    /// spill files, so each leader has a folder for these.
+    pub fn share(&mut self, folder: JobDir, role: NodeRole, leader: &str) {
+        self.spill = folder.spill().join(leader);
+        self.job_dir = folder;
+        self.role = role;
+    }
+
     /// Some objects are downloaded from stores before the planner or a mini-batch requests them. Waits for all
     /// of these. `say` gets lines for the user.
     pub fn await_objects(&self, say: &mut dyn FnMut(&str)) {

@@ -73,7 +73,7 @@ use sandmill_wire::{self as protocol, cancel};
 
 pub use error::NodeError;
 pub use features::{NotBuilt, has};
-pub use job::NodeJob;
+pub use job::{NodeJob, NodeRole};
 pub use model_digests::{ModelDigests, model_digests};
 pub use model_error::ModelError;
 pub use models::give_models;

@@ -6,7 +6,7 @@ use super::content::content_digest;
 use super::error::NodeError;
 use super::features;
 use super::gpus::LeasedGpus;
-use super::job::NodeJob;
+use super::job::{NodeJob, NodeRole};
 use super::models::{InspectedModel, inspect, model_paths};
 use super::options::NodeOptions;
 use super::overlap::refuse_overlap;
@@ -47,7 +47,10 @@ pub fn prepare(
     let job_dir = JobDir::new(&ask.job_dir);
     let mut checked = real.apply_to(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
     checked.job_store.clone_from(&ask.job_store);
-    options.policy.check(&checked, &staged.sources, Some(&job_dir))?;
+    // On a node of another machine, the directory is in the job's store, which is checked, too.
+    let is_in_store = ask.job_store.as_ref().is_some_and(|store| job_dir.root().starts_with(store));
+    let own_dir = (!is_in_store).then_some(&job_dir);
+    options.policy.check(&checked, &staged.sources, own_dir)?;
     refuse_overlap(&spec, &staged, job_dir.root())?;
     let script = FoundScript::find(&spec, &options, &mut real, say)?;
     let inspected_models = inspect(&staged.models, spec.limits.models, &options.cancel)?;
@@ -81,7 +84,9 @@ pub fn prepare(
         library,
         inspected_models,
         budget,
+        spill: job_dir.spill(),
         job_dir,
+        role: NodeRole::Plans,
         slots,
         prestarted,
         gpus: LeasedGpus::default(),

@@ -53,6 +53,8 @@ pub struct RunningJob {
     pub(super) objects: JobObjects,
     /// The objects that the planner asks for.
     pub(super) reads: PlannerReads,
+    /// The numbers of the machine's workers are below this one.
+    pub(super) worker_limit: u32,
     pub(super) monitor_options: MonitorOptions,
     /// `None` before and after the job.
     pub(super) monitor: Option<Monitor>,
@@ -309,6 +311,10 @@ impl RunningJob {
     }
 
     fn spawn(&mut self, worker: WorkerId, gpu: Option<u32>) -> NodeMessage {
+        if worker.0 >= self.worker_limit {
+            let text = "the node has had all the workers that it may have";
+            return NodeMessage::SpawnFailed(worker, text.to_owned());
+        }
         let Some(template) = &self.template else {
             return NodeMessage::SpawnFailed(worker, "the job has not begun".to_owned());
         };
@@ -320,6 +326,16 @@ impl RunningJob {
             Spawned::NoRoom => NodeMessage::NoRoom(worker),
             Spawned::Failed(reason) => NodeMessage::SpawnFailed(worker, reason),
         }
+    }
+
+    /// Records how tables are read. The planner of another machine has inspected them.
+    pub fn know_tables(&mut self, tables: Vec<TableFormat>) {
+        self.tables = Some(tables);
+    }
+
+    /// The most workers that run at the same time.
+    pub fn workers(&self) -> u32 {
+        self.machine.workers_wanted()
     }
 
     /// What the workers are doing now.

@@ -100,6 +100,7 @@ pub(super) fn template(job: &NodeJob) -> WorkerSetup {
         worker: WorkerId(0),
         workers: spec.process_count,
         job_dir: job_dir.root().to_owned(),
+        spill: job.spill.clone(),
         arguments: arguments.chain(spec.arguments.iter().cloned()).collect(),
         environment: environment(spec),
         source_dir: mounts

@@ -2,7 +2,7 @@
 
 use super::admission::Admission;
 use super::error::NodeError;
-use super::job::NodeJob;
+use super::job::{NodeJob, NodeRole};
 use super::machine::NodeMachine;
 use super::models;
 use super::planner_reads::PlannerReads;
@@ -31,8 +31,10 @@ impl NodeJob {
     /// # Errors
     /// If files of an earlier run cannot be removed, or if the compiled entry script cannot be used.
     pub fn start(&mut self, plan: &PlanOptions) -> Result<RunningJob, NodeError> {
-        // An interrupted shuffle may have left spill files.
-        self.remove_spill()?;
+        if self.role == NodeRole::Plans {
+            // An interrupted shuffle may have left spill files.
+            self.remove_spill()?;
+        }
         let (events, workers) = mpsc::channel(256);
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
         let mut pool = Pool::new(self.options.program.clone(), component, events);
@@ -42,6 +44,7 @@ impl NodeJob {
         let gpus = std::mem::take(&mut self.gpus);
         let monitor_options = MonitorOptions {
             job_dir: self.job_dir.clone(),
+            node: self.role.node(),
             interval: self.spec.settings.resource_monitor_interval,
             budget: self.budget.clone(),
             wasmtime: WASMTIME_VERSION,
@@ -76,6 +79,7 @@ impl NodeJob {
             tables: None,
             reads,
             objects: std::mem::take(&mut self.staged.objects),
+            worker_limit: self.role.worker_limit(),
             monitor_options,
             monitor: None,
             perf: mpsc::unbounded_channel().1,
@@ -121,12 +125,12 @@ impl NodeJob {
         PlanRequest {
             retried_files: plan.retried_files.clone(),
             asks: objects.asks(),
-            ..plan_request(&self.spec, sources, self.job_dir.spill())
+            ..plan_request(&self.spec, sources, self.spill.clone())
         }
     }
 
     pub(super) fn remove_spill(&self) -> Result<(), NodeError> {
-        let path = self.job_dir.spill();
+        let path = self.spill.clone();
         remove_tree(&path).map_err(|source| NodeError::Spill { path, source })
     }
 }

@@ -9,7 +9,7 @@ use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{LoadedModels, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
     Failure, GUEST_LOGS, GUEST_OUTPUT, InferenceSettings, JobModel, Limits, LoggingLevel, Mount,
-    NODE_ID,
+    NodeId,
 };
 use crate::model::{OsSandbox, printable};
 use crate::protocol::{encode, packets, read_frame, receive_packet, send_packet};
@@ -487,7 +487,7 @@ fn grants(asked: &TrialSetup, models: Arc<LoadedModels>) -> Grants {
         arguments: asked.arguments.clone(),
         environment: asked.environment.clone(),
         agent_name: "process000".into(),
-        node_id: NODE_ID.to_string(),
+        node_id: NodeId::ONLY.to_string(),
         log_dir: GUEST_LOGS.into(),
         log_folder: LogFolder::new(asked.scratch.join(GUEST_LOGS.trim_start_matches('/')), 1),
         output_dir: GUEST_OUTPUT.into(),

@@ -2,6 +2,7 @@
 //! a sentence that names the setting to change.
 
 use super::history::Attempt;
+use super::node_folders::worker_logs_folder;
 use super::report_paths::ReportPaths;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
@@ -113,9 +114,11 @@ fn end_advice(ended_by: EndedBy, is_kept: bool, paths: &ReportPaths) -> String {
             if it is only slow, raise first_task_creation_timeout"
                 .to_owned()
         }
-        EndedBy::ProgressTimeout => "see in logs/sys/node/0 what each worker did last; if \
-            mini-batches are only slow, make them smaller or raise progress_update_timeout"
-            .to_owned(),
+        EndedBy::ProgressTimeout => format!(
+            "see in {} what each worker did last; if mini-batches are only slow, make them smaller or \
+             raise progress_update_timeout",
+            worker_logs_folder(&paths.job_dir)
+        ),
         EndedBy::MiniBatchLimit => {
             "make mini_batch_size larger, so that there are fewer mini-batches; sandmill \
             plan counts them"

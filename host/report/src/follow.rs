@@ -1,7 +1,7 @@
 //! The output of entry scripts while a job runs: the text of `sandmill logs --follow`.
 
 use super::logs::{LOG_FOLDERS, log_files, open_file};
-use crate::model::{JobDir, NODE_ID, printable};
+use crate::model::{JobDir, printable};
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
@@ -36,8 +36,7 @@ impl Follower {
     pub fn print_new(&mut self, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
         let mut has_new = false;
         for (folder, suffix) in LOG_FOLDERS {
-            let folder = self.dir.logs().join(folder).join(NODE_ID);
-            for path in log_files(&folder, self.worker.as_deref(), suffix)? {
+            for path in log_files(&self.dir, folder, self.worker.as_deref(), suffix)? {
                 while self.print_piece(&path, is_last, out)? {
                     has_new = true;
                 }

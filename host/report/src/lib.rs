@@ -32,6 +32,7 @@ mod master_role;
 mod metrics;
 mod mini_batches;
 mod node;
+mod node_folders;
 mod notes;
 mod overview;
 mod parent;
@@ -50,6 +51,8 @@ mod standing;
 mod summary;
 mod system_errors;
 mod times;
+#[cfg(test)]
+mod two_nodes_tests;
 
 use sandmill_files::opening;
 use sandmill_model::{self as model, event};

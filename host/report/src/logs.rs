@@ -1,8 +1,10 @@
 //! The text of `sandmill logs`: the output of the entry script, or the attempts at a mini-batch.
 
 use super::history::read_events;
+use super::node_folders::nodes_in;
+use super::phrases::node_of;
 use crate::event::{Event, EventKind};
-use crate::model::{JobDir, MiniBatchId, NODE_ID, printable};
+use crate::model::{JobDir, MiniBatchId, printable};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
@@ -60,7 +62,7 @@ pub fn logs_json(
     let mut found = false;
     for (folder, suffix) in LOG_FOLDERS {
         let kind = folder.rsplit('/').next().unwrap_or(folder);
-        for path in log_files(&dir.logs().join(folder).join(NODE_ID), worker, suffix)? {
+        for path in log_files(dir, folder, worker, suffix)? {
             found = true;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let worker = name.split('.').next().unwrap_or_default();
@@ -96,7 +98,7 @@ pub(super) const LOG_FOLDERS: [(&str, &str); 4] = [
 fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
     let mut found = false;
     for (folder, suffix) in LOG_FOLDERS {
-        for path in log_files(&dir.logs().join(folder).join(NODE_ID), worker, suffix)? {
+        for path in log_files(dir, folder, worker, suffix)? {
             found = true;
             let shown = path.strip_prefix(dir.root()).unwrap_or(&path).display();
             writeln!(out, "==> {shown} <==")?;
@@ -106,12 +108,27 @@ fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io:
     Ok(found)
 }
 
-/// The non-empty files of one worker or of all workers, including rotated files, sorted by name.
+/// The non-empty files of one worker or of all workers, including rotated files, in this folder of the log
+/// tree. The files are sorted by node, and then by name.
 pub(super) fn log_files(
-    folder: &Path,
+    dir: &JobDir,
+    folder: &str,
     worker: Option<&str>,
     suffix: &str,
 ) -> io::Result<Vec<PathBuf>> {
+    let nodes = match worker {
+        Some(worker) => vec![node_of(worker)],
+        None => nodes_in(dir, folder)?,
+    };
+    let mut found = Vec::new();
+    for node in nodes {
+        let folder = dir.logs().join(folder).join(node.to_string());
+        found.extend(files_of_node(&folder, worker, suffix)?);
+    }
+    Ok(found)
+}
+
+fn files_of_node(folder: &Path, worker: Option<&str>, suffix: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -203,7 +220,7 @@ fn print_logged(
     let from = from.checked_sub(slack).unwrap_or(from);
     let to = to.checked_add(slack).unwrap_or(to);
     let (folder, suffix) = LOG_FOLDERS[0];
-    for path in log_files(&dir.logs().join(folder).join(NODE_ID), Some(worker), suffix)? {
+    for path in log_files(dir, folder, Some(worker), suffix)? {
         // A line without a time belongs to the line before it.
         let mut is_in_span = false;
         each_line(&path, |line| {

@@ -3,11 +3,11 @@
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
-use super::phrases::{csv_field, path_of, push_inference_columns};
+use super::phrases::{csv_field, node_of, path_of, push_inference_columns};
 use super::reporters::Reporter;
 use super::times::{TimeWriter, number, span_micros};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID, printable_json};
+use crate::model::{AttemptReport, JobDir, MiniBatchId, printable_json};
 use jiff::Timestamp;
 use serde::Serialize;
 use std::fmt::Write;
@@ -76,7 +76,7 @@ impl MiniBatches {
         line.push(',');
         csv_field(line, worker);
         line.push(',');
-        line.push_str(NODE_ID);
+        number(line, node_of(worker).0.into());
         line.push(',');
         self.times.micros(line, started);
         for count in [report.items.total, report.items.succeeded, report.items.failed] {

@@ -3,34 +3,74 @@
 
 use super::lines::{LineLevel, LineLog};
 use super::per_worker::PerWorker;
-use super::phrases::{first_line, seconds, worker_id};
+use super::phrases::{first_line, node_of, seconds, worker_id};
 use super::reporters::Reporter;
 use super::times::{TimeWriter, span_millis};
 use crate::event::{Event, EventKind};
-use crate::model::{AttemptReport, JobDir};
+use crate::model::{AttemptReport, JobDir, NodeId};
 use jiff::Timestamp;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::io;
 
-/// All workers are processes of this machine.
-const NODE_ADDRESS: &str = "127.0.0.1";
+/// The address of a node, as the logs show it. Events do not contain the addresses of machines.
+fn address(node: NodeId) -> &'static str {
+    if node == NodeId::ONLY { "127.0.0.1" } else { "unknown" }
+}
 
-/// Writes `_main.txt`.
+/// Writes `_main.txt` of each node that has workers, and of node 0.
 pub(super) struct NodeMain {
-    log: LineLog,
+    dir: JobDir,
+    pid: u32,
+    logs: BTreeMap<NodeId, NodeLog>,
+}
+
+struct NodeLog {
+    lines: LineLog,
     /// Workers that ended too early and have not been replaced yet.
     lost: VecDeque<String>,
 }
 
 impl NodeMain {
-    /// `pid` is the process ID of the leader, which starts the workers.
+    /// `pid` is the process ID of the leader, which writes the lines.
     pub(super) fn new(dir: &JobDir, pid: u32) -> Self {
-        Self { log: LineLog::new(dir.node_main(), pid, "agent_manager"), lost: VecDeque::new() }
+        Self { dir: dir.clone(), pid, logs: BTreeMap::new() }
+    }
+
+    /// The log of this node, created if there is none.
+    fn log_of(&mut self, node: NodeId) -> &mut NodeLog {
+        let new = || NodeLog {
+            lines: LineLog::new(self.dir.node_main(node), self.pid, "agent_manager"),
+            lost: VecDeque::new(),
+        };
+        self.logs.entry(node).or_insert_with(new)
+    }
+
+    /// Adds a line about this worker to the log of its node. A new log begins with the id of the run.
+    fn log(
+        &mut self,
+        event: &Event,
+        worker: &str,
+        level: LineLevel,
+        text: fmt::Arguments<'_>,
+    ) -> io::Result<()> {
+        let node = node_of(worker);
+        let is_new = !self.logs.contains_key(&node);
+        let NodeLog { lines, .. } = self.log_of(node);
+        let began = match is_new {
+            true => {
+                let text = format_args!("run {}: node {node} takes part", event.run);
+                lines.log(event.at, LineLevel::Info, text)
+            }
+            false => Ok(()),
+        };
+        // If the disk is full, both lines wait.
+        began.and(lines.log(event.at, level, text))
     }
 
     fn log_exit(
         &mut self,
-        at: Timestamp,
+        event: &Event,
         worker: &str,
         how: &str,
         is_expected: bool,
@@ -40,24 +80,27 @@ impl NodeMain {
             Some(code) if !is_killed_by_leader(how, is_expected) => format!("exits with {code}"),
             _ => describe_exit(how, is_expected),
         };
+        let logged = self.log(event, worker, level, format_args!("{worker} {how}"));
         if !is_expected {
-            self.lost.push_back(worker.to_owned());
+            self.log_of(node_of(worker)).lost.push_back(worker.to_owned());
         }
-        self.log.log(at, level, format_args!("{worker} {how}"))
+        logged
     }
 
     fn log_start(
         &mut self,
-        at: Timestamp,
+        event: &Event,
         worker: &str,
         pid: u32,
         gpu: Option<u32>,
     ) -> io::Result<()> {
         let gpu = gpu.map_or(String::new(), |index| format!(", GPU {index}"));
-        self.log.log(at, LineLevel::Info, format_args!("{worker} starts, pid {pid}{gpu}"))?;
-        match self.lost.pop_front() {
+        let text = format_args!("{worker} starts, pid {pid}{gpu}");
+        self.log(event, worker, LineLevel::Info, text)?;
+        match self.log_of(node_of(worker)).lost.pop_front() {
             Some(lost) => {
-                self.log.log(at, LineLevel::Info, format_args!("{lost} is replaced by {worker}"))
+                let text = format_args!("{lost} is replaced by {worker}");
+                self.log(event, worker, LineLevel::Info, text)
             }
             None => Ok(()),
         }
@@ -66,39 +109,37 @@ impl NodeMain {
 
 impl Reporter for NodeMain {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
-        let at = event.at;
         match &event.kind {
             EventKind::JobStarted { workers, .. } => {
                 let text = format_args!("run {}: {workers} workers wanted", event.run);
-                self.log.log(at, LineLevel::Info, text)
+                self.log_of(NodeId::ONLY).lines.log(event.at, LineLevel::Info, text)
             }
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
-                self.log_start(at, worker, *pid, *gpu_index)
+                self.log_start(event, worker, *pid, *gpu_index)
             }
             EventKind::WorkerReady { worker, init_seconds, .. } => {
                 let took = seconds(*init_seconds);
-                self.log.log(
-                    at,
-                    LineLevel::Info,
-                    format_args!("{worker} is ready, init took {took}"),
-                )
+                let text = format_args!("{worker} is ready, init took {took}");
+                self.log(event, worker, LineLevel::Info, text)
             }
             EventKind::InitFailed { worker, failure } => {
                 let kind = failure.kind;
                 let why = first_line(&failure.message);
                 let text = format_args!("{worker} could not start; {kind}: {why}");
-                self.log.log(at, LineLevel::Warning, text)
+                self.log(event, worker, LineLevel::Warning, text)
             }
             EventKind::WorkerExited { worker, how, expected } => {
-                self.log_exit(at, worker, how, *expected)
+                self.log_exit(event, worker, how, *expected)
             }
-            EventKind::JobFinished { .. } => self.log.flush(),
+            EventKind::JobFinished { .. } => {
+                self.logs.values_mut().try_for_each(|log| log.lines.flush())
+            }
             _ => Ok(()),
         }
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        self.log.tick()
+        self.logs.values_mut().try_for_each(|log| log.lines.tick())
     }
 }
 
@@ -188,8 +229,9 @@ impl WorkerLogs {
             span_millis(times_text, seconds);
             times_text.push_str(" s");
         }
+        let ip = address(node_of(worker));
         let text = format_args!(
-            "finished mini-batch {id}, attempt {attempt}: {status}, IP {NODE_ADDRESS}, PID {pid}, \
+            "finished mini-batch {id}, attempt {attempt}: {status}, IP {ip}, PID {pid}, \
              items total {}, succeeded {}, failed {}, start {times_text}, {location}",
             items.total, items.succeeded, items.failed,
         );
@@ -203,7 +245,8 @@ impl Reporter for WorkerLogs {
         match &event.kind {
             EventKind::WorkerStarted { worker, pid, .. } => {
                 let Some(log) = self.log_of(worker, *pid) else { return Ok(()) };
-                let text = format_args!("{worker} starts, IP {NODE_ADDRESS}, PID {pid}");
+                let ip = address(node_of(worker));
+                let text = format_args!("{worker} starts, IP {ip}, PID {pid}");
                 log.lines.log(at, LineLevel::Info, text)
             }
             EventKind::WorkerReady { worker, init_seconds, init_fuel, .. } => {
@@ -260,7 +303,7 @@ mod tests {
         for event in samples::job() {
             main.on_event(&event).unwrap();
         }
-        let text = std::fs::read_to_string(dir.node_main()).unwrap();
+        let text = std::fs::read_to_string(dir.node_main(NodeId::ONLY)).unwrap();
         insta::assert_snapshot!(text, @"
         2026-11-21 10:00:00,000|INFO|7|agent_manager|run 20261121T100000Z-0000abcd: 2 workers wanted
         2026-11-21 10:00:00,000|INFO|7|agent_manager|process000 starts, pid 41

@@ -147,7 +147,7 @@ impl Reporter for Overview {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{JobDir, WorkerId};
+    use crate::model::{JobDir, NodeId, WorkerId};
     use crate::samples;
 
     fn redacted(text: &str) -> String {
@@ -289,14 +289,14 @@ mod tests {
             dir.script_stdout(worker),
             dir.script_stderr(worker),
             dir.script_log(worker),
-            dir.script_log_dir(),
+            dir.script_log_dir(NodeId::ONLY),
             dir.master_role(stamp),
             dir.mini_batch_report(),
             dir.process_summary(),
             dir.node_summary(),
             dir.progress(stamp),
             dir.metrics(),
-            dir.node_main(),
+            dir.node_main(NodeId::ONLY),
             dir.worker_log(worker),
             dir.worker_stderr(worker),
             dir.worker_system_errors(worker),

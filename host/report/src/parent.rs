@@ -5,12 +5,15 @@
 //! logs. Files that cannot be copied are skipped and counted.
 
 use super::log_file::with_path;
+use super::logs::LOG_FOLDERS;
+use super::node_folders::nodes_in;
 use super::phrases::{counted, stamp};
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
 use crate::model::JobDir;
 use crate::opening::{at_its_path, folder_at_its_path};
 use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -73,8 +76,14 @@ impl ParentCopy {
         copy().map_err(|error| with_path(&to, &error))
     }
 
-    /// Copies what can be copied of a folder, without the file or folder `except`.
-    fn copy_folder(&self, folder: &Path, except: &Path, depth: usize, left: &mut LeftOut) {
+    /// Copies what can be copied of a folder, without the files or folders in `except`.
+    fn copy_folder(
+        &self,
+        folder: &Path,
+        except: &BTreeSet<PathBuf>,
+        depth: usize,
+        left: &mut LeftOut,
+    ) {
         if depth > MAX_DEPTH {
             let text = format!("it is more than {MAX_DEPTH} folders deep");
             return left.note(Err(with_path(folder, &io::Error::other(text))));
@@ -91,7 +100,7 @@ impl ParentCopy {
             let path = entry.path();
             // The type of the entry itself: links that a guest made are not copied.
             match entry.file_type() {
-                Ok(_) if path == except => {}
+                Ok(_) if except.contains(&path) => {}
                 Ok(kind) if kind.is_dir() => self.copy_folder(&path, except, depth + 1, left),
                 Ok(kind) if kind.is_file() => left.note(self.copy(&path)),
                 _ => {}
@@ -101,11 +110,16 @@ impl ParentCopy {
 
     fn copy_all(&self) -> io::Result<()> {
         let logs = self.dir.logs();
-        let script_logs = self.dir.script_log_dir();
+        // If the nodes cannot be listed, copy_folder reports the same error.
+        let nodes = nodes_in(&self.dir, LOG_FOLDERS[0].0).unwrap_or_default();
+        let script_logs: BTreeSet<PathBuf> =
+            nodes.into_iter().map(|node| self.dir.script_log_dir(node)).collect();
         let mut left_out_reports = LeftOut::default();
         let mut left_out_script_logs = LeftOut::default();
         self.copy_folder(&logs, &script_logs, 0, &mut left_out_reports);
-        self.copy_folder(&script_logs, Path::new(""), 0, &mut left_out_script_logs);
+        for folder in &script_logs {
+            self.copy_folder(folder, &BTreeSet::new(), 0, &mut left_out_script_logs);
+        }
         if let Some(error) = left_out_reports.first {
             return Err(error);
         }
@@ -154,6 +168,7 @@ impl Reporter for ParentCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::NodeId;
     use crate::report_paths::{ParentFolder, ReportPaths};
     use crate::{log_tree, samples};
 
@@ -171,7 +186,7 @@ mod tests {
         let mut tree = log_tree(&paths);
         let mut on_its_own = ParentCopy::new(dir, &parent);
         on_its_own.copied = Instant::now().checked_sub(COPY_EVERY).unwrap();
-        let files = dir.script_log_dir();
+        let files = dir.script_log_dir(NodeId::ONLY);
         fs::create_dir_all(&files).unwrap();
         fs::write(files.join("mine.log"), "mine").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", files.join("link.log")).unwrap();
@@ -203,7 +218,7 @@ mod tests {
         for event in samples::job() {
             log_tree(&paths).iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
         }
-        let files = dir.script_log_dir();
+        let files = dir.script_log_dir(NodeId::ONLY);
         fs::create_dir_all(&files).unwrap();
         fs::write(files.join("a.log"), "mine").unwrap();
         nest(&files, 2047);

@@ -2,7 +2,7 @@
 
 use super::times::{number, span_micros};
 use crate::model::{
-    Device, InferenceStats, JobStatus, WorkerId, on_one_line, text_cell, to_f64, whole,
+    Device, InferenceStats, JobStatus, NodeId, WorkerId, on_one_line, text_cell, to_f64, whole,
 };
 pub(super) use crate::model::{count, counted};
 use jiff::Timestamp;
@@ -95,6 +95,11 @@ pub(super) fn clock(seconds: f64) -> String {
 /// The worker with this name, such as `process007`; `None` for other names.
 pub(super) fn worker_id(name: &str) -> Option<WorkerId> {
     name.strip_prefix("process")?.parse().ok().map(WorkerId)
+}
+
+/// The node of the worker with this name. Node 0 for other names.
+pub(super) fn node_of(worker: &str) -> NodeId {
+    worker_id(worker).map_or(NodeId::ONLY, WorkerId::node)
 }
 
 /// How a job ended, in words that follow the job's name: `failed`, `was cancelled`.
@@ -235,6 +240,8 @@ mod tests {
         assert_eq!(worker_id("process007"), Some(WorkerId(7)));
         assert_eq!(worker_id(&WorkerId(1234).to_string()), Some(WorkerId(1234)));
         assert_eq!(worker_id("../process007"), None);
+        let nodes = ["process099999", "process100000", "process1234567", "x"].map(node_of);
+        assert_eq!(nodes, [NodeId(0), NodeId(1), NodeId(12), NodeId(0)]);
         let mut line = String::new();
         for field in ["plain", "a,b", "say \"hi\"", "two\nlines"] {
             csv_field(&mut line, field);

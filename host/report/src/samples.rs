@@ -181,6 +181,35 @@ pub(super) fn job_again() -> Vec<Event> {
     kinds.into_iter().zip(0..).map(|(kind, seq)| Event { at, ..event(seq, kind) }).collect()
 }
 
+/// A job on two nodes: each node loses a worker, and one of the workers is replaced. The mini-batch of
+/// node 0 succeeds, and both attempts on node 1 fail.
+pub(super) fn job_on_two_nodes() -> Vec<Event> {
+    let worker_started = |worker: &str, pid| EventKind::WorkerStarted {
+        worker: worker.into(),
+        pid,
+        gpu_index: None,
+    };
+    let killed = |worker: &str| EventKind::WorkerExited {
+        worker: worker.into(),
+        how: "exited with returncode -9".into(),
+        expected: false,
+    };
+    let fault = Failure::new(FailureKind::HostFault, "cannot write rows: disk full");
+    let kinds = vec![
+        started(1, None),
+        worker_started("process000", 41),
+        worker_started("process100000", 42),
+        on_worker(succeeded(0, 1, Vec::new()), "process000"),
+        on_worker(failed(1, 1, trap(), true), "process100000"),
+        on_worker(failed(1, 2, fault, false), "process100000"),
+        killed("process000"),
+        killed("process100000"),
+        worker_started("process100001", 43),
+        EventKind::JobFinished { result: result(JobStatus::Failed) },
+    ];
+    kinds.into_iter().zip(0..).map(|(kind, seq)| event(seq, kind)).collect()
+}
+
 /// The inference of an attempt whose models fell back to the CPU.
 pub(super) fn inference() -> InferenceStats {
     InferenceStats {

@@ -4,13 +4,14 @@
 
 use super::log_file::RenewedFile;
 use super::per_worker::PerWorker;
-use super::phrases::{csv_field, push_inference_columns};
+use super::phrases::{csv_field, node_of, push_inference_columns};
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
 use crate::model::{
-    AttemptReport, InferenceStats, ItemCounts, JobDir, MiniBatchId, NODE_ID, to_f64,
+    AttemptReport, InferenceStats, ItemCounts, JobDir, MiniBatchId, NodeId, to_f64,
 };
 use jiff::Timestamp;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::io;
 use std::time::{Duration, Instant};
@@ -92,7 +93,7 @@ struct WorkerSummary {
 impl WorkerSummary {
     fn row(&self, name: &str, line: &mut String) {
         csv_field(line, name);
-        let _ = write!(line, ",{NODE_ID},{},", self.pid);
+        let _ = write!(line, ",{},{},", node_of(name), self.pid);
         if let Some(gpu) = self.gpu {
             let _ = write!(line, "{gpu}");
         }
@@ -110,8 +111,16 @@ impl WorkerSummary {
     }
 }
 
+/// The values of a node.
+#[derive(Default)]
+struct NodeSummary {
+    /// The number of worker processes that were started.
+    processes: u64,
+    sums: Sums,
+}
+
 /// Writes both files. Rows of processes that ended are settled. Each write replaces the rows of live
-/// processes and of the node.
+/// processes and of the nodes.
 pub(super) struct Summaries {
     process_file: RenewedFile,
     node_file: RenewedFile,
@@ -119,9 +128,8 @@ pub(super) struct Summaries {
     unwritten: String,
     processes: PerWorker<WorkerSummary>,
     began: Timestamp,
-    /// The number of worker processes that were started.
-    processes_started: u64,
-    node: Sums,
+    /// The nodes that had a worker in this run.
+    nodes: BTreeMap<NodeId, NodeSummary>,
     dirty: bool,
     written: Instant,
 }
@@ -134,8 +142,7 @@ impl Summaries {
             unwritten: String::new(),
             processes: PerWorker::new(),
             began: Timestamp::UNIX_EPOCH,
-            processes_started: 0,
-            node: Sums::default(),
+            nodes: BTreeMap::new(),
             dirty: false,
             written: Instant::now(),
         }
@@ -156,9 +163,27 @@ impl Summaries {
             self.unwritten = settled;
             return Err(error);
         }
-        let mut node = format!("{NODE_ID},{:.6},{}", self.began, self.processes_started);
-        self.node.push_columns(&mut node);
-        self.node_file.write("", &node)
+        self.node_file.write("", &self.node_rows())
+    }
+
+    /// A row for each node of this run. If there has been no worker, the row of node 0.
+    fn node_rows(&self) -> String {
+        let none = NodeSummary::default();
+        let only = self.nodes.is_empty().then_some((&NodeId::ONLY, &none));
+        let mut rows = String::new();
+        for (id, node) in self.nodes.iter().chain(only) {
+            let _ = write!(rows, "{id},{:.6},{}", self.began, node.processes);
+            node.sums.push_columns(&mut rows);
+        }
+        rows
+    }
+
+    fn process(&mut self, worker: &str) -> &mut WorkerSummary {
+        self.processes.get_or_insert(worker, WorkerSummary::default)
+    }
+
+    fn node(&mut self, worker: &str) -> &mut NodeSummary {
+        self.nodes.entry(node_of(worker)).or_default()
     }
 }
 
@@ -167,21 +192,20 @@ impl Reporter for Summaries {
         match &event.kind {
             EventKind::JobStarted { .. } => self.began = event.at,
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
-                let process = self.processes.get_or_insert(worker, WorkerSummary::default);
+                let process = self.process(worker);
                 (process.pid, process.gpu) = (*pid, *gpu_index);
                 process.started = Some(event.at);
-                self.processes_started += 1;
+                self.node(worker).processes += 1;
             }
             EventKind::WorkerReady { worker, init_seconds, .. } => {
-                self.processes.get_or_insert(worker, WorkerSummary::default).init =
-                    Some(*init_seconds);
+                self.process(worker).init = Some(*init_seconds);
             }
             EventKind::AttemptFinished { worker, report, .. } => {
-                self.processes.get_or_insert(worker, WorkerSummary::default).sums.add(report);
-                self.node.add(report);
+                self.process(worker).sums.add(report);
+                self.node(worker).sums.add(report);
             }
             EventKind::WorkerExited { worker, .. } => {
-                self.processes.get_or_insert(worker, WorkerSummary::default).ended = Some(event.at);
+                self.process(worker).ended = Some(event.at);
                 self.processes.mark_ended(worker);
             }
             EventKind::JobFinished { .. } => return self.write(true),

@@ -10,7 +10,7 @@ use super::raw::RawJob;
 use super::scope::Located;
 use super::templates::{self, TemplateNames};
 use super::{
-    inputs, job_store, limits, models, mounts, output, parent, prs_arguments, python,
+    inputs, job_store, limits, models, mounts, nodes, output, parent, prs_arguments, python,
     settings_file, times, workers,
 };
 use crate::model::{Mount, OutputAction, OutputFormat};
@@ -25,7 +25,7 @@ pub(super) fn check(
     report: &ErrorReport,
 ) -> JobSpec {
     let defaults = &Defaults::new(dialect, report);
-    workers::check_node_count(raw.node_count.as_ref(), report);
+    let node_count = nodes::count(raw, machine, report);
     let script = script(raw, dialect, location, report);
     let script_folder = settings_folder(script.source_directory.as_deref(), &script.entry_script);
     let script_folder = script_folder.filter(|folder| {
@@ -75,6 +75,7 @@ pub(super) fn check(
         arguments: script.arguments,
         environment_variables: script.environment_variables,
         process_count,
+        node_count,
         append_row_file_name: rows.file_name,
         earlier_file_name: rows.earlier_file_name,
         progress_update_timeout,
@@ -90,6 +91,9 @@ pub(super) fn check(
         notices: Vec::new(),
         conversions: Vec::new(),
     };
+    if machine.has_broker {
+        nodes::check_needs(&spec, raw, report);
+    }
     if spec.settings.pass_settings {
         prs_arguments::append(&mut spec, raw);
     }

@@ -86,6 +86,18 @@ pub(super) struct ErrorReport {
     conversions: RefCell<Vec<String>>,
     names: KeyNames,
     file_lists: RefCell<Vec<String>>,
+    asked_nodes: RefCell<Option<AskedNodes>>,
+}
+
+/// The nodes that a file from Azure asks for, if it asks for more than one.
+#[derive(Clone, Debug)]
+pub(super) struct AskedNodes {
+    /// How many. `None` means all nodes of a cluster.
+    pub(super) count: Option<u64>,
+    /// Where the number was written.
+    pub(super) origin: SettingOrigin,
+    /// The file's own key for it.
+    pub(super) key: String,
 }
 
 impl ErrorReport {
@@ -127,6 +139,16 @@ impl ErrorReport {
     /// Whether an input is an MLTable whose files are passed on as files.
     pub(super) fn is_file_list(&self, input: &str) -> bool {
         self.file_lists.borrow().iter().any(|name| name == input)
+    }
+
+    /// Records that a file from Azure asks for more than one node.
+    pub(super) fn record_asked_nodes(&self, asked: AskedNodes) {
+        self.asked_nodes.replace(Some(asked));
+    }
+
+    /// The nodes that a file from Azure asks for. `None` if it asks for one node, or for no number.
+    pub(super) fn asked_nodes(&self) -> Option<AskedNodes> {
+        self.asked_nodes.borrow().clone()
     }
 
     /// Whether an error is already known for the key, or for a key below it.

@@ -62,6 +62,8 @@ pub struct JobSpec {
     pub environment_variables: Vec<(String, String)>,
     /// Number of workers.
     pub process_count: u32,
+    /// The number of machines that the job runs on. 1 without a broker.
+    pub node_count: u32,
     /// The output file's name.
     pub append_row_file_name: String,
     /// The name that earlier versions of Sandmill gave the output file, if it differs. A job that an earlier

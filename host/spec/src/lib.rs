@@ -16,6 +16,7 @@
 //! - `registered`: resolves the names of registered datasets and models;
 //! - `models`: everything about the models of a job; `query`: the queries for databases;
 //! - `python`: entry scripts in Python;
+//! - `nodes`: the number of machines, and what a job with a broker needs;
 //! - `check` and the rest: turn typed settings into a [`JobSpec`];
 //! - `datastores`: the file of datastores, which is separate from job files;
 //! - `user_config`: settings that a user would otherwise give as options each time;
@@ -44,6 +45,7 @@ mod machine;
 mod measured;
 mod models;
 mod mounts;
+mod nodes;
 mod output;
 mod overrides;
 mod parent;

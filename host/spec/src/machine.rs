@@ -1,8 +1,9 @@
-//! Properties of the machine. Some defaults of a job file depend on them.
+//! Properties of the machine. Some defaults and checks of a job file depend on them.
 
 use std::ffi::OsString;
 
-/// The processor cores and GPUs of the machine that a job runs on. By default one core and no GPU.
+/// The processor cores and GPUs of the machine that a job runs on, and whether it may use other machines. By
+/// default one core, no GPU and no other machines.
 #[derive(Clone, Debug)]
 pub struct MachineSize {
     /// Processor cores that this process may use.
@@ -13,10 +14,12 @@ pub struct MachineSize {
     /// Asks the driver for the number of GPUs. This function is called only if the number is not known
     /// otherwise, because asking takes time.
     pub count_gpus: fn() -> u32,
+    /// Whether the job may run on several machines, because a broker is given.
+    pub has_broker: bool,
 }
 
 impl Default for MachineSize {
     fn default() -> Self {
-        Self { cores: 1, gpus_found: None, count_gpus: || 0 }
+        Self { cores: 1, gpus_found: None, count_gpus: || 0, has_broker: false }
     }
 }

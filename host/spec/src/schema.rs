@@ -2,6 +2,7 @@
 
 use super::azure::{SAVED_SECTION, SCHEMA_KEY};
 use super::keys::{self, Key, KeyKind};
+use super::nodes::MAX_NODES;
 use super::tree::{self, YamlNode, YamlValue};
 use serde_json::{Map, Value as Json, json};
 
@@ -54,11 +55,10 @@ fn add_other_keys(properties: &mut Map<String, Json>) {
         "description": "The settings that ParallelRunConfig of the Azure SDK saves.",
     });
     properties.insert(String::from(SAVED_SECTION), saved);
-    // The loader parses larger numbers, too, so that its error can say why they are refused. The schema has
+    // The loader parses larger numbers, too, so that its error can say that a broker is missing. The schema has
     // only the limit.
     if let Some(node_count) = properties.get_mut("node_count") {
-        node_count["anyOf"][0]["maximum"] = json!(1);
-        node_count["anyOf"][1]["pattern"] = json!("^ *1 *$");
+        node_count["anyOf"][0]["maximum"] = json!(MAX_NODES);
     }
 }
 

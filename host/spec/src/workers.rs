@@ -1,4 +1,4 @@
-//! Determines the numbers of workers and GPUs, and checks the number of nodes.
+//! Determines the numbers of workers and GPUs.
 
 use super::defaults::Defaults;
 use super::error::ErrorReport;
@@ -10,19 +10,6 @@ use super::scope::Located;
 const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
 const MAX_GPUS: u32 = 1000;
-
-/// Refuses every number of nodes except 1, because this machine is the whole cluster
-/// (docs/parallel-run-step.md C5).
-pub(super) fn check_node_count(count: Option<&Located<u32>>, report: &ErrorReport) {
-    if let Some(count) = count.filter(|count| count.value != 1) {
-        let message = format!(
-            "found {}; expected 1: a job runs on this machine only, with {} workers",
-            count.value,
-            report.name_in_file("process_count_per_node"),
-        );
-        count.blame(report, message);
-    }
-}
 
 /// The numbers of workers and of GPUs.
 pub(super) fn check(

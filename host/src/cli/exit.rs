@@ -16,6 +16,8 @@ pub(super) enum Exit {
     Failed,
     /// For `status --exit-code`: the job has not ended. It is running, waits, or was interrupted.
     Unfinished,
+    /// For `node`: the agent was asked to end.
+    NodeEnded,
     /// The job was cancelled (Ctrl-C, SIGTERM). Committed results are kept.
     Cancelled,
 }
@@ -26,6 +28,7 @@ Exit codes:
     0  completed
     2  bad usage or bad job file; nothing was run
     3  the job has not ended (status --exit-code)
+   41  the node ended, and its jobs go on elsewhere (node)
    42  the job failed; the component did not pass the check, or has refused imports
   130  the job was cancelled; what was committed is kept";
 
@@ -35,6 +38,7 @@ impl Exit {
             Self::Completed => 0,
             Self::Usage => 2,
             Self::Unfinished => 3,
+            Self::NodeEnded => 41,
             Self::Failed => 42,
             Self::Cancelled => 130,
         }
@@ -94,8 +98,8 @@ mod tests {
 
     #[test]
     fn the_help_has_all_codes() {
-        for exit in [Exit::Completed, Exit::Usage, Exit::Unfinished, Exit::Failed, Exit::Cancelled]
-        {
+        let ended = [Exit::NodeEnded, Exit::Failed, Exit::Cancelled];
+        for exit in [Exit::Completed, Exit::Usage, Exit::Unfinished].into_iter().chain(ended) {
             let code = format!(" {}  ", exit.code());
             assert!(HELP.contains(&code), "{exit:?}");
         }

@@ -5,9 +5,10 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// An example of each command, as typed, and its page of the documentation.
-const EXAMPLES: [(&str, &str, &str); 24] = [
+const EXAMPLES: [(&str, &str, &str); 25] = [
     ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
     ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
+    ("node", "sandmill node --broker nats://broker:4222", "nodes.md"),
     ("plan", "sandmill plan job.yaml", "job-file.md"),
     ("status", "sandmill status nightly --watch", "troubleshooting.md"),
     ("jobs", "sandmill jobs --root /srv/jobs --state running", "operators.md"),
@@ -128,7 +129,7 @@ mod tests {
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands
         did you mean sandmill cancel? sandmill --help lists all commands
-        the commands are run, resume, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, javascript, check, map, doctor, inspect, new, version, completions, man
+        the commands are run, resume, node, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, javascript, check, map, doctor, inspect, new, version, completions, man
         ");
     }
 }

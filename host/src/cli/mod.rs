@@ -4,6 +4,7 @@
 //! Messages go to standard error. Standard output carries only what other programs may read.
 
 mod about;
+mod broker;
 mod build;
 mod cache;
 mod cancel;
@@ -30,6 +31,7 @@ mod logging;
 mod map;
 mod metrics;
 mod new;
+mod node;
 mod palette;
 mod plan;
 mod plan_shown;
@@ -79,6 +81,11 @@ enum Command {
     Run(run::RunArguments),
     /// Resumes a job that was interrupted, failed or was cancelled.
     Resume(resume::ResumeArguments),
+    /// Runs workers of jobs of other machines, until a signal ends it.
+    ///
+    /// Machines find each other through a broker, a NATS server. On SIGTERM or Ctrl-C, workers finish what they
+    /// run, the rest is given back, and the exit code is 41. A second signal ends the workers at once.
+    Node(node::NodeArguments),
     /// Summarizes a job, shows its mini-batches, and runs nothing.
     Plan(plan::PlanArguments),
     /// Shows the state of a job.
@@ -213,6 +220,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         }
         Command::Run(arguments) => run::run(&arguments, logging),
         Command::Resume(arguments) => resume::resume(&arguments, logging),
+        Command::Node(arguments) => node::node(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments, logging),
         Command::Status(arguments) => history::status(&arguments),
         Command::Jobs(arguments) => jobs::jobs(&arguments),

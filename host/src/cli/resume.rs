@@ -1,5 +1,6 @@
 //! `sandmill resume`: `sandmill run` with the settings that the job directory stores.
 
+use super::broker::{BrokerArgument, NodeTimeoutArgument};
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::event_thread::FollowerArguments;
@@ -15,7 +16,7 @@ use crate::engine::{ClaimError, JobFile, JobState};
 use crate::load::this_machine;
 use crate::model::JobDir;
 use crate::run::Options;
-use crate::spec::{self, LoadContext};
+use crate::spec::{self, LoadContext, MachineSize};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -37,6 +38,10 @@ pub(super) struct ResumeArguments {
     policy: PolicyArgument,
     #[command(flatten)]
     datastores: DatastoresArgument,
+    #[command(flatten)]
+    broker: BrokerArgument,
+    #[command(flatten)]
+    nodes: NodeTimeoutArgument,
     #[command(flatten)]
     followers: FollowerArguments,
 }
@@ -60,7 +65,8 @@ pub(super) fn resume(
     let mut job_file = JobFile::new(&path, &[overrides, new_sets].concat());
     let policy = arguments.policy.load()?;
     let names = RegistryNames::with(latest);
-    let machine = this_machine();
+    let broker = arguments.broker.find();
+    let machine = MachineSize { has_broker: broker.is_some(), ..this_machine() };
     let context = LoadContext { policy: &policy, registrations: &names, machine: &machine };
     let spec = spec::load(&job_file.path, &job_file.overrides, context)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
@@ -69,6 +75,8 @@ pub(super) fn resume(
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
     options.policy = policy;
+    options.broker = broker;
+    options.node_timeout = arguments.nodes.duration();
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
     prepare_and_run(spec, options, logging, &arguments.followers)

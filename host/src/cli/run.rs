@@ -2,6 +2,7 @@
 //!
 //! If the job was run before, this command resumes the job or reuses its result.
 
+use super::broker::{BrokerArgument, NodeTimeoutArgument};
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
@@ -12,6 +13,7 @@ use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
 use super::{refused, say, signals, terminal};
+use crate::bus::Broker;
 use crate::cancel::Cancel;
 use crate::engine::{self, ClaimError, JobFile, JobState, PolicyUsed, Reused};
 use crate::inference::NamedLibrary;
@@ -23,7 +25,7 @@ use crate::report::{
     Unit, log_tree, reused_text,
 };
 use crate::run::{self, Options, PrepareError, Prepared, ReadyJob};
-use crate::spec::{self, JobSpec, LoadContext, OperatorPolicy};
+use crate::spec::{self, JobSpec, LoadContext, MachineSize, OperatorPolicy};
 use anyhow::Context;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -44,6 +46,8 @@ pub(super) struct JobArguments {
     policy: PolicyArgument,
     #[command(flatten)]
     pub(super) datastores: DatastoresArgument,
+    #[command(flatten)]
+    broker: BrokerArgument,
 }
 
 /// A key of the job file and its value.
@@ -65,7 +69,8 @@ impl JobArguments {
     pub(super) fn load(&self, counts: &OptionSettings) -> Result<LoadedJob, Problem> {
         let policy = self.policy.load()?;
         let mut sets = self.all_sets(counts);
-        let machine = this_machine();
+        let broker = self.broker.find();
+        let machine = MachineSize { has_broker: broker.is_some(), ..this_machine() };
         let names = RegistryNames::default();
         let context = LoadContext { policy: &policy, registrations: &names, machine: &machine };
         let mut spec = spec::load(&self.job, &sets, context).map_err(refused)?;
@@ -74,7 +79,7 @@ impl JobArguments {
             sets.extend(limit::settings(&spec, limit)?);
             spec = spec::load(&self.job, &sets, context).map_err(refused)?;
         }
-        Ok(LoadedJob { spec, policy, sets })
+        Ok(LoadedJob { spec, policy, sets, broker })
     }
 }
 
@@ -84,6 +89,8 @@ pub(super) struct LoadedJob {
     pub(super) policy: OperatorPolicy,
     /// The settings from the command line; later ones win.
     pub(super) sets: Vec<KeyAndValue>,
+    /// The broker; `None` if this machine runs the workers.
+    pub(super) broker: Option<Broker>,
 }
 
 /// Settings that have their own options.
@@ -163,6 +170,8 @@ pub(super) struct RunArguments {
     /// there, this process ends with the same exit code.
     #[arg(long, conflicts_with_all = ["overwrite", "no_reuse"])]
     standby: bool,
+    #[command(flatten)]
+    nodes: NodeTimeoutArgument,
     /// Shows what would be run, as `plan` does, and runs nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -210,7 +219,7 @@ const NO_STORE: &str = "--standby: the job file has no job_store, so this machin
                         another one: set job_store to a folder that the machines share";
 
 pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
-    let LoadedJob { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
+    let LoadedJob { spec, policy, sets, broker } = arguments.job.load(&arguments.counts)?;
     if arguments.standby && spec.job_store.is_none() {
         return Err(Problem::usage(anyhow::Error::msg(NO_STORE)));
     }
@@ -220,6 +229,8 @@ pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Resul
     let mut options = Options::new(current_dir()?.join(named), this_program()?);
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.policy = policy;
+    options.broker = broker;
+    options.node_timeout = arguments.nodes.duration();
     options.datastores = arguments.job.datastores.load()?;
     options.onnxruntime = arguments.backends.onnxruntime(options.policy.file(), &config);
     options.overwrite = arguments.overwrite;

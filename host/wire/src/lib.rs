@@ -31,5 +31,6 @@ pub use message::{
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};
 pub use running::{
-    Grant, GrowingQueues, NodeNews, NodeReport, Order, OtherWorkers, WorkersEnd, WorkersStanding,
+    Grant, GrowingQueues, NodeNews, NodeReport, NodeReports, Order, OtherWorkers, WorkersEnd,
+    WorkersStanding,
 };

@@ -73,6 +73,8 @@ pub struct WorkerSetup {
     pub workers: u32,
     /// The job directory. The paths of the worker's files are below it.
     pub job_dir: PathBuf,
+    /// The folder with the planner's spill files and unpacked texts.
+    pub spill: PathBuf,
     /// The program's arguments, the entry script's name first.
     pub arguments: Vec<String>,
     /// The guest's environment.

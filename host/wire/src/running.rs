@@ -3,7 +3,7 @@
 //! clocks of two machines differ.
 
 use crate::{Assignment, FromPlanner};
-use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, WallState, WorkerId};
+use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, NodeId, WallState, WorkerId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -245,6 +245,22 @@ impl WorkersStanding {
     }
 }
 
+/// What one node has reported, in order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeReports {
+    /// The node's number within the job.
+    pub node: NodeId,
+    /// Its reports.
+    pub reports: Vec<NodeReport>,
+}
+
+impl NodeReports {
+    /// Reports of the only node of a job on one machine.
+    pub fn of_only_node(reports: Vec<NodeReport>) -> Self {
+        Self { node: NodeId::ONLY, reports }
+    }
+}
+
 /// What a node reports to the leader of a running job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeReport {
@@ -253,6 +269,14 @@ pub enum NodeReport {
     /// The state of the node's workers has changed: the leader should ask for their
     /// [standing](NodeNews::Standing).
     Changed,
+    /// The node takes part in the job from now on. It runs at most this many workers at the same time.
+    Joined {
+        /// The most workers.
+        workers: u32,
+    },
+    /// The node is lost: nothing that it still sends counts. The leader's own part of the connection makes
+    /// this report.
+    Lost,
     /// A notice for the user. Before the first mini-batch, it may explain why there is none.
     Notice(String),
     /// The planner's next message. The node keeps those that it handles itself, such as requests

@@ -12,11 +12,13 @@ use std::path::PathBuf;
 impl WorkerSetup {
     /// The setup of the only worker of a job without inputs and models.
     pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
+        let job_dir = job_dir.into();
         Self {
             protocol: PROTOCOL_VERSION,
             worker: WorkerId(0),
             workers: 1,
-            job_dir: job_dir.into(),
+            spill: job_dir.join("spill"),
+            job_dir,
             arguments: Vec::new(),
             environment: Vec::new(),
             mounts: Vec::new(),

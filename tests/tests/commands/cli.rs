@@ -28,6 +28,7 @@ fn version_and_help() {
     Commands:
       run          Runs a job. If it was interrupted, it is resumed
       resume       Resumes a job that was interrupted, failed or was cancelled
+      node         Runs workers of jobs of other machines, until a signal ends it
       plan         Summarizes a job, shows its mini-batches, and runs nothing
       status       Shows the state of a job
       jobs         Lists the jobs below a folder and their states
@@ -76,6 +77,7 @@ fn version_and_help() {
         0  completed
         2  bad usage or bad job file; nothing was run
         3  the job has not ended (status --exit-code)
+       41  the node ended, and its jobs go on elsewhere (node)
        42  the job failed; the component did not pass the check, or has refused imports
       130  the job was cancelled; what was committed is kept
     ");
@@ -89,48 +91,62 @@ fn version_and_help() {
       <JOB.yaml>  The job file
 
     Options:
-          --set <KEY=VALUE>     Sets KEY of the job file to VALUE, written as in the file; may be given
-                                many times
-          --job <NAME>          The parallel job to run, if a pipeline file has several
-          --policy <FILE>       The policy file, in which the operator of this machine limits what jobs
-                                may ask for [default: $SANDMILL_POLICY, else /etc/sandmill/policy.yaml
-                                if it exists]
-          --datastores <FILE>   The file of datastores: the stores that inputs may name, with their
-                                credentials. It must be readable only by its owner [default:
-                                $SANDMILL_DATASTORES]
-          --job-dir <DIR>       The folder for the job's state, logs and output [default: the job's
-                                name, in the folder of $SANDMILL_JOBS_ROOT, else of jobs_root in the
-                                user's config file, else in jobs]
-          --process-count <N>   Number of workers; the same as --set process_count_per_node=N
-          --gpus <N>            Number of GPUs that workers may lease, 0 for none; the same as --set
-                                gpus=N
-          --limit <N>           Takes only the first N items of each input (rows of a table, or files),
-                                for a first try
-          --sample <PERCENT>    Runs only this share of the mini-batches, such as 1%, for a first try;
-                                the same as --set sample=PERCENT
-          --overwrite           Starts anew if the job was run before; its results are removed first
-          --standby             Waits while another machine runs the job, and continues it if that
-                                machine is lost. The job file must have job_store. If the other machine
-                                completes the job, its result is reused. If the job fails or is
-                                cancelled there, this process ends with the same exit code
-          --dry-run             Shows what would be run, as `plan` does, and runs nothing
-          --no-reuse            Fails if the job is already finished, instead of reusing its result
-          --cache-dir <DIR>     The folder for compiled entry scripts [default: $SANDMILL_CACHE_DIR,
-                                else cache_dir of the user's config file, else sandmill in the user's
-                                cache folder]
-          --onnxruntime <PATH>  ONNX Runtime's library, or a folder that holds it, for jobs with models
-                                [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH, else, without a
-                                policy, onnxruntime of the user's config file, else where it is found:
-                                in the active virtual environment, beside python3, or in the usual
-                                places]
-          --events <TARGET>     Writes each event of the job to standard output (TARGET is -), a JSON
-                                object per line, as in logs/sys/events.jsonl
-          --json                Prints the result of the job as JSON on standard output; with --events,
-                                as the last line
-          --on-end <PROGRAM>    Calls this program when the job has ended, without a shell and without
-                                arguments. Its environment has SANDMILL_JOB, SANDMILL_STATE (completed,
-                                failed or cancelled) and SANDMILL_DIR. This command waits for it
-      -h, --help                Print help
+          --set <KEY=VALUE>            Sets KEY of the job file to VALUE, written as in the file; may be
+                                       given many times
+          --job <NAME>                 The parallel job to run, if a pipeline file has several
+          --policy <FILE>              The policy file, in which the operator of this machine limits
+                                       what jobs may ask for [default: $SANDMILL_POLICY, else
+                                       /etc/sandmill/policy.yaml if it exists]
+          --datastores <FILE>          The file of datastores: the stores that inputs may name, with
+                                       their credentials. It must be readable only by its owner
+                                       [default: $SANDMILL_DATASTORES]
+          --broker <URL>               The broker through which other machines run the workers: a NATS
+                                       server, as nats://HOST:4222 or tls://HOST:4222, or several,
+                                       separated by commas [default: $SANDMILL_BROKER, else none: this
+                                       machine runs the workers]
+          --broker-credentials <FILE>  The NATS credentials file for the broker [default:
+                                       $SANDMILL_BROKER_CREDENTIALS]
+          --broker-ca <FILE>           The certificates that may sign the broker's certificate, as PEM
+                                       [default: $SANDMILL_BROKER_CA, else those of the system]
+          --job-dir <DIR>              The folder for the job's state, logs and output [default: the
+                                       job's name, in the folder of $SANDMILL_JOBS_ROOT, else of
+                                       jobs_root in the user's config file, else in jobs]
+          --process-count <N>          Number of workers; the same as --set process_count_per_node=N
+          --gpus <N>                   Number of GPUs that workers may lease, 0 for none; the same as
+                                       --set gpus=N
+          --limit <N>                  Takes only the first N items of each input (rows of a table, or
+                                       files), for a first try
+          --sample <PERCENT>           Runs only this share of the mini-batches, such as 1%, for a first
+                                       try; the same as --set sample=PERCENT
+          --overwrite                  Starts anew if the job was run before; its results are removed
+                                       first
+          --standby                    Waits while another machine runs the job, and continues it if
+                                       that machine is lost. The job file must have job_store. If the
+                                       other machine completes the job, its result is reused. If the job
+                                       fails or is cancelled there, this process ends with the same exit
+                                       code
+          --node-timeout <SECONDS>     With a broker: how many seconds a node may be silent. Then its
+                                       mini-batches run on other nodes [default: 10]
+          --dry-run                    Shows what would be run, as `plan` does, and runs nothing
+          --no-reuse                   Fails if the job is already finished, instead of reusing its
+                                       result
+          --cache-dir <DIR>            The folder for compiled entry scripts [default:
+                                       $SANDMILL_CACHE_DIR, else cache_dir of the user's config file,
+                                       else sandmill in the user's cache folder]
+          --onnxruntime <PATH>         ONNX Runtime's library, or a folder that holds it, for jobs with
+                                       models [default: $SANDMILL_ONNXRUNTIME, else $ORT_DYLIB_PATH,
+                                       else, without a policy, onnxruntime of the user's config file,
+                                       else where it is found: in the active virtual environment, beside
+                                       python3, or in the usual places]
+          --events <TARGET>            Writes each event of the job to standard output (TARGET is -), a
+                                       JSON object per line, as in logs/sys/events.jsonl
+          --json                       Prints the result of the job as JSON on standard output; with
+                                       --events, as the last line
+          --on-end <PROGRAM>           Calls this program when the job has ended, without a shell and
+                                       without arguments. Its environment has SANDMILL_JOB,
+                                       SANDMILL_STATE (completed, failed or cancelled) and SANDMILL_DIR.
+                                       This command waits for it
+      -h, --help                       Print help
 
     Logging:
           --log <LEVEL>          Logs what Sandmill does, on standard error: off, error, warn, info,
@@ -329,7 +345,7 @@ limits: {memory: 1, feul: 3}
     error: job.yaml:6: arguments[0]: found "${{inputs.nope}}"; the first argument must start with "-", such as in [--model, digits.bin]
     error: job.yaml:6: arguments[0]: found the unknown reference ${{inputs.nope}}; the known references are ${{inputs.texts}}, ${{side_inputs.w}}, ${{output}}
     error: job.yaml:7: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-    error: job.yaml:8: node_count: found 4; expected 1: a job runs on this machine only, with process_count_per_node workers
+    error: job.yaml:8: node_count: found 4; without a broker, a job runs on this machine only: leave node_count out, or connect machines by a broker (--broker URL; see docs/nodes.md)
     error: job.yaml:9: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
     error: job.yaml:10: output_action: found "append"; expected append_row or summary_only
     error: job.yaml:11: run_invocation_timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
@@ -375,7 +391,7 @@ fn a_file_that_the_azure_sdk_saved_runs() {
     assert_snapshot!(ran.redacted(), @r"
     job imported: 2 workers
     note: 5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    note: node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
+    note: node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all; to use more machines, connect them by a broker (--broker URL; see docs/nodes.md)
     Job imported completed in [TIME].
       mini-batches  1
       items         2

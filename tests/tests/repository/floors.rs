@@ -91,7 +91,7 @@ fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
 const FEATURE_LIBRARIES: [(&str, &[&str]); 3] = [
     ("inference", &["libloading", "ort", "tract-onnx"]),
     ("cuda", &["nvml-wrapper", "tract-cuda"]),
-    ("stores", &["hyper", "object_store", "reqwest", "ring", "rustls"]),
+    ("stores", &["hyper", "object_store", "reqwest"]),
 ];
 
 #[test]

@@ -82,6 +82,12 @@ impl Loader {
         Ok(Self { sources, tables, spill, paths: Vec::new(), loaded_at: (0, 0) })
     }
 
+    /// Reads the planner's spill files from this folder, and not from that of the job directory.
+    #[must_use]
+    pub fn with_spill(self, spill: PathBuf) -> Self {
+        Self { spill, ..self }
+    }
+
     /// The input folders that the guest sees. The list is empty if the guest receives tables.
     pub fn mounts(&self) -> impl Iterator<Item = Mount> {
         let shown = if self.tables.is_empty() { self.sources.as_slice() } else { &[] };

@@ -93,7 +93,7 @@ impl CrashWorld {
     pub(super) fn with_store(layout: Layout, on_conflict: OnConflict) -> Self {
         let mut world = Self::new(layout, on_conflict);
         let root = world.target.worker_folders.job_dir().root().canonicalize().unwrap();
-        world.target.worker_folders = WorkerFolders::ThisMachine(JobDir::new(root.join("job")));
+        world.target.worker_folders = WorkerFolders::in_job_dir(JobDir::new(root.join("job")));
         world.target.output = root.join("out");
         fs::create_dir(&world.target.output).unwrap();
         world.store = Some(root.join("store"));

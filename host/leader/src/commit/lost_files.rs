@@ -23,6 +23,9 @@ use std::io::ErrorKind;
 /// The key of the note on the mini-batches whose files are being published.
 const PUBLISHING_KEY: &str = "store.publishing";
 
+/// The key of the note on the place of the workers' folders, if it is not the job directory.
+const PLACE_KEY: &str = "store.workers";
+
 /// The note of a group that is about to be committed. `None` if it needs none. Only jobs with a commit log
 /// need it.
 pub(super) fn note(
@@ -68,9 +71,30 @@ pub(crate) fn note_unpublished(
     journal.commit(&JournalChanges { notes, ..JournalChanges::default() })
 }
 
-/// If the journal comes from the commit log: removes what workers left in this job directory, and returns the
-/// mini-batches whose files are lost. The directory may hold files of an earlier leader, with the same names
-/// as those that are lost. On the machine that ran the job, a file that is missing was removed by the user.
+/// Whether this process cannot reach the folders in which workers of earlier runs left their files. Folders in
+/// the job's store can be reached from each machine, and those in a job directory only where the job ran.
+pub(super) fn are_out_of_reach(
+    folders: &WorkerFolders,
+    journal: &Journal,
+) -> Result<bool, CommitError> {
+    let place = folders.place();
+    let has_moved = journal.noted(PLACE_KEY)? != place;
+    Ok(has_moved || (place.is_none() && journal.is_from_log()?))
+}
+
+/// The note on the place of the workers' folders. `None` if the journal has it.
+pub(super) fn note_place(
+    folders: &WorkerFolders,
+    journal: &Journal,
+) -> Result<Option<(String, Option<String>)>, CommitError> {
+    let place = folders.place();
+    Ok((journal.noted(PLACE_KEY)? != place).then(|| (PLACE_KEY.to_owned(), place)))
+}
+
+/// If the folders of earlier runs' workers are out of reach: removes what is in the folders at the new place,
+/// and returns the mini-batches whose files are lost. The folders may hold files of an earlier leader, with the
+/// same names as those that are lost. On the machine that ran the job, a file that is missing was removed by the
+/// user.
 ///
 /// Removes all files of `init` and `shutdown` from the output: another worker makes them again. It is unknown
 /// whether all of them were published.
@@ -78,7 +102,7 @@ pub(super) fn find(
     target: &CommitTarget,
     journal: &mut Journal,
 ) -> Result<HashSet<MiniBatchId>, CommitError> {
-    if !journal.is_from_log()? {
+    if !are_out_of_reach(&target.worker_folders, journal)? {
         return Ok(HashSet::new());
     }
     target.worker_folders.remove_all()?;
@@ -101,16 +125,22 @@ pub(super) fn find(
 }
 
 /// Call this when the lost mini-batches have been removed from the journal.
-pub(super) fn forget(journal: &mut Journal) -> Result<(), CommitError> {
-    if !journal.is_from_log()? {
+pub(super) fn forget(folders: &WorkerFolders, journal: &mut Journal) -> Result<(), CommitError> {
+    let mut notes = Vec::new();
+    if are_out_of_reach(folders, journal)? {
+        // The workers in these notes left their files elsewhere.
+        let done = journal.notes(DONE_PREFIX)?;
+        notes.extend(done.into_iter().map(|(number, _)| (format!("{DONE_PREFIX}{number}"), None)));
+        notes.push((PUBLISHING_KEY.to_owned(), None));
+    }
+    notes.extend(note_place(folders, journal)?);
+    if journal.is_from_log()? {
+        return Ok(journal.forget_origin(notes)?);
+    }
+    if notes.is_empty() {
         return Ok(());
     }
-    // The workers in these notes left their files in another job directory.
-    let done = journal.notes(DONE_PREFIX)?;
-    let mut notes: Vec<_> =
-        done.into_iter().map(|(number, _)| (format!("{DONE_PREFIX}{number}"), None)).collect();
-    notes.push((PUBLISHING_KEY.to_owned(), None));
-    Ok(journal.forget_origin(notes)?)
+    Ok(journal.commit(&JournalChanges { notes, ..JournalChanges::default() })?)
 }
 
 /// Removes the published files of `init` and `shutdown`. If mini-batches have written to a file, too, only its

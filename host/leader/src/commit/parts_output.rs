@@ -180,7 +180,8 @@ impl PartsInProgress<'_> {
         let source = places.open_part(worker);
         let source = source.map_err(|e| CommitError::disk("open", &part, e.into()))?;
         let mut gathered = || -> Result<Appender, OutputError> {
-            if is_whole(&source, header, segments) && try_link(&part, path) {
+            let may_link = places.are_ended() && is_whole(&source, header, segments);
+            if may_link && try_link(&part, path) {
                 return Appender::open(path);
             }
             let mut file = Appender::create(path)?;

@@ -38,6 +38,9 @@ pub(super) fn recover(
 ) -> Result<(CommitState, Restored), CommitError> {
     let mut parts = Parts::new(target.worker_folders.clone(), target.is_plain);
     if journal.is_new() {
+        if let Some(note) = lost_files::note_place(&target.worker_folders, &journal)? {
+            journal.commit(&JournalChanges { notes: vec![note], ..JournalChanges::default() })?;
+        }
         let rows = match (&target.output_file, &target.part_suffix) {
             (Some(name), None) => {
                 let appender = Appender::create(&target.output.join(name));
@@ -68,7 +71,7 @@ pub(super) fn recover(
     let is_made = has_output && target.output_file.is_none();
     let items = read_items(&journal, target.ordered)?;
     let lost = lost_files::find(&target, &mut journal)?;
-    let mut files = FilesState::new(done_workers(&journal)?);
+    let mut files = FilesState::new(done_workers(&target, &journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
     let unreadable = journal.unreadable()?.into_iter().filter(|_| !is_made);
     let unreadable = unreadable.map(|file| file.id).collect();
@@ -87,7 +90,7 @@ pub(super) fn recover(
     restored.next_worker = restored.next_worker.max(highest.map_or(0, |w| w.0.saturating_add(1)));
     restored.has_shut_down = is_closed(&journal, &files)?;
     target.worker_folders.clean_up(&files.done);
-    lost_files::forget(&mut journal)?;
+    lost_files::forget(&target.worker_folders, &mut journal)?;
     if !is_made {
         reopen(&mut journal)?;
     }
@@ -143,9 +146,12 @@ fn read_items(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>
     Ok(items)
 }
 
-/// The workers of earlier runs that ended normally and left files in this job directory.
-fn done_workers(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
-    if journal.is_from_log()? {
+/// The workers of earlier runs that ended normally and left files that this process can reach.
+fn done_workers(
+    target: &CommitTarget,
+    journal: &Journal,
+) -> Result<BTreeSet<WorkerId>, CommitError> {
+    if lost_files::are_out_of_reach(&target.worker_folders, journal)? {
         return Ok(BTreeSet::new());
     }
     let notes = journal.notes(DONE_PREFIX)?;

@@ -13,21 +13,39 @@ use std::path::{Path, PathBuf};
 
 /// Where the part files and staged files of a job's workers are.
 #[derive(Clone, Debug)]
-pub(crate) enum WorkerFolders {
-    /// On this machine, in the job directory.
-    ThisMachine(JobDir),
+pub(crate) struct WorkerFolders {
+    dir: JobDir,
+    are_shared: bool,
 }
 
 impl WorkerFolders {
+    /// Folders in the job directory.
+    pub(crate) fn in_job_dir(dir: JobDir) -> Self {
+        Self { dir, are_shared: false }
+    }
+
+    /// Folders in the job's store, which all machines of the job can reach.
+    pub(crate) fn in_store(dir: JobDir) -> Self {
+        Self { dir, are_shared: true }
+    }
+
+    /// The place of the folders, as the journal records it. `None` for the job directory.
+    pub(super) fn place(&self) -> Option<String> {
+        self.are_shared.then(|| self.dir.root().to_string_lossy().into_owned())
+    }
+
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn job_dir(&self) -> &JobDir {
-        let Self::ThisMachine(job_dir) = self;
-        job_dir
+        &self.dir
+    }
+
+    /// Whether no worker can write to its part file at the job's end. The worker of a lost node may still run.
+    pub(super) fn are_ended(&self) -> bool {
+        !self.are_shared
     }
 
     pub(super) fn part_file(&self, worker: WorkerId) -> PathBuf {
-        let Self::ThisMachine(job_dir) = self;
-        job_dir.part_file(worker)
+        self.dir.part_file(worker)
     }
 
     pub(super) fn open_part(&self, worker: WorkerId) -> Result<File, Errno> {
@@ -36,39 +54,33 @@ impl WorkerFolders {
 
     /// The folder with the files of an attempt.
     pub(super) fn staged(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> PathBuf {
-        let Self::ThisMachine(job_dir) = self;
-        job_dir.staged(worker, id, attempt)
+        self.dir.staged(worker, id, attempt)
     }
 
     /// The folder with the files that a worker's `init` and `shutdown` left.
     pub(super) fn lifecycle_folder(&self, worker: WorkerId) -> PathBuf {
-        let Self::ThisMachine(job_dir) = self;
-        job_dir.worker_output(worker)
+        self.dir.worker_output(worker)
     }
 
     /// Syncs all files of workers.
     pub(super) fn sync_files(&self) -> Result<(), CommitError> {
-        let Self::ThisMachine(job_dir) = self;
-        sync_file_system_of(&job_dir.work())
+        sync_file_system_of(&self.dir.work())
     }
 
     /// The name of a folder in the journal: its path relative to the job directory.
     pub(super) fn journal_name(&self, folder: &Path) -> String {
-        let Self::ThisMachine(job_dir) = self;
-        folder.strip_prefix(job_dir.root()).unwrap_or(folder).to_string_lossy().into_owned()
+        folder.strip_prefix(self.dir.root()).unwrap_or(folder).to_string_lossy().into_owned()
     }
 
     /// The folder that has this name in the journal.
     pub(super) fn folder_named(&self, name: &str) -> PathBuf {
-        let Self::ThisMachine(job_dir) = self;
-        job_dir.root().join(name)
+        self.dir.root().join(name)
     }
 
     /// All folders from which files are published.
     pub(super) fn publishable(&self) -> Result<HashSet<PathBuf>, CommitError> {
-        let Self::ThisMachine(job_dir) = self;
         let mut folders = HashSet::new();
-        for worker in paths_in(&job_dir.work())? {
+        for worker in paths_in(&self.dir.work())? {
             folders.extend(paths_in(&worker.join("staged"))?);
             folders.extend(Some(worker.join("output")).filter(|folder| folder.is_dir()));
         }
@@ -77,15 +89,13 @@ impl WorkerFolders {
 
     /// The highest number of a worker that has any files. `None` if there are no files.
     pub(super) fn highest_worker(&self) -> Option<WorkerId> {
-        let Self::ThisMachine(job_dir) = self;
-        let folders = [job_dir.parts(), job_dir.work()];
+        let folders = [self.dir.parts(), self.dir.work()];
         folders.iter().filter_map(|folder| highest_worker(folder)).max()
     }
 
     /// Removes everything that workers left.
     pub(super) fn remove_all(&self) -> Result<(), CommitError> {
-        let Self::ThisMachine(job_dir) = self;
-        for folder in [job_dir.parts(), job_dir.work()] {
+        for folder in [self.dir.parts(), self.dir.work()] {
             for path in paths_in(&folder)? {
                 let is_of_worker =
                     path.file_name().and_then(|name| worker_of(name.to_str()?)).is_some();
@@ -100,11 +110,10 @@ impl WorkerFolders {
     /// Removes the files of earlier runs' workers, except the output of the workers in `done`, which must
     /// still be published. Files that stay do no harm: nothing refers to them.
     pub(super) fn clean_up(&self, done: &BTreeSet<WorkerId>) {
-        let Self::ThisMachine(job_dir) = self;
-        for folder in [job_dir.models(), job_dir.links()] {
+        for folder in [self.dir.models(), self.dir.links()] {
             let _ = remove_tree(&folder);
         }
-        for folder in paths_in(&job_dir.work()).unwrap_or_default() {
+        for folder in paths_in(&self.dir.work()).unwrap_or_default() {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if !worker_of(name).is_some_and(|worker| done.contains(&worker)) {
                 let _ = remove_tree(&folder);
@@ -138,14 +147,11 @@ fn highest_worker(folder: &Path) -> Option<WorkerId> {
     entries.filter_map(|entry| worker_of(entry.file_name().to_str()?)).max()
 }
 
-/// All workers' numbers are below this one.
-const WORKER_LIMIT: u32 = 1 << 31;
-
 /// The worker after which a folder or part file is named.
 pub(crate) fn worker_of(name: &str) -> Option<WorkerId> {
     let name = name.strip_suffix(".part").unwrap_or(name);
     let worker = WorkerId(name.strip_prefix("process")?.parse().ok()?);
-    (worker.0 < WORKER_LIMIT && worker.to_string() == name).then_some(worker)
+    (worker.0 < WorkerId::LIMIT && worker.to_string() == name).then_some(worker)
 }
 
 #[cfg(test)]

@@ -1,24 +1,26 @@
-//! Connects a job's state machine to its only node, by direct calls. Each side handles the messages of the
-//! other side before anything else happens.
+//! Connects a job's state machine to the job's nodes, by direct calls. A node on this machine answers within the
+//! call. A node on another machine answers later.
 
 use super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use crate::model::NodeId;
-use crate::protocol::{NodeNews, NodeReport, Order, WorkersStanding};
+use crate::protocol::{NodeNews, NodeReport, NodeReports, Order, WorkersStanding};
 use std::time::Duration;
 
-/// The number of the job's only node.
-const ONLY_NODE: NodeId = NodeId(0);
-
-/// The interface of a node that this module needs.
+/// The interface of a job's nodes that this module needs.
 pub trait OrderTarget {
-    /// Carries out the leader's order. Returns messages for the leader, in order.
-    fn obey(&mut self, order: Order) -> Vec<NodeReport>;
+    /// The nodes that take part from the beginning, with the most workers of each.
+    fn first_nodes(&self) -> Vec<(NodeId, u32)>;
 
-    /// Checks whether a worker is late. Returns messages for the leader, in order.
-    fn tick(&mut self) -> Vec<NodeReport>;
+    /// Carries out the leader's order, or sends it to the node. Returns messages of this node for the leader,
+    /// in order.
+    fn obey(&mut self, node: NodeId, order: Order) -> Vec<NodeReport>;
 
-    /// The current state of the node's workers.
-    fn standing(&self) -> WorkersStanding;
+    /// Checks whether a worker or a node is late. Returns messages for the leader, in order.
+    fn tick(&mut self) -> Vec<NodeReports>;
+
+    /// The current state of the node's workers. `None` if the node is on another machine: it reports changes of
+    /// its state by itself.
+    fn standing(&self, node: NodeId) -> Option<WorkersStanding>;
 
     /// When [`tick`](Self::tick) is due at the latest, as the time since the job began. `None` if nothing is
     /// pending.
@@ -27,26 +29,28 @@ pub trait OrderTarget {
 
 /// An action or a message that the caller must handle.
 #[derive(Debug)]
-pub enum LocalOutcome {
+pub enum ConnectedOutcome {
     /// An action that the state machine decided.
     Do(JobAction),
     /// A message from the node that the state machine does not need.
     Reported(NodeReport),
 }
 
-/// A job's state machine and its node. In all methods, `now` is the time since the job began, which never
+/// A job's state machine and its nodes. In all methods, `now` is the time since the job began, which never
 /// decreases, and `out` receives the outcomes, in order.
 #[derive(Debug)]
-pub struct LocalJob<N> {
+pub struct ConnectedJob<N> {
     job: JobMachine,
-    /// The node.
+    /// The nodes.
     pub node: N,
 }
 
-impl<N: OrderTarget> LocalJob<N> {
-    /// Connects a state machine that has received no message yet to its node.
+impl<N: OrderTarget> ConnectedJob<N> {
+    /// Connects a state machine that has received no message yet to its nodes.
     pub fn new(mut job: JobMachine, node: N) -> Self {
-        job.handle(JobMessage::NodeJoined(ONLY_NODE), Duration::ZERO);
+        for (id, workers) in node.first_nodes() {
+            job.handle(JobMessage::NodeJoined(id, workers), Duration::ZERO);
+        }
         Self { job, node }
     }
 
@@ -56,17 +60,22 @@ impl<N: OrderTarget> LocalJob<N> {
     }
 
     /// Passes a message to the state machine, then lets it decide.
-    pub fn send(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
+    pub fn send(
+        &mut self,
+        message: JobMessage,
+        now: Duration,
+        out: &mut dyn FnMut(ConnectedOutcome),
+    ) {
         self.handle(message, now, out);
         self.decide(now, out);
     }
 
-    /// Handles the node's messages. If any of them are for the state machine, lets it decide.
+    /// Handles the messages of a node. If any of them are for the state machine, lets it decide.
     pub fn receive(
         &mut self,
-        reported: Vec<NodeReport>,
+        reported: NodeReports,
         now: Duration,
-        out: &mut dyn FnMut(LocalOutcome),
+        out: &mut dyn FnMut(ConnectedOutcome),
     ) {
         if self.handle_reports(reported, now, out) {
             self.decide(now, out);
@@ -74,10 +83,11 @@ impl<N: OrderTarget> LocalJob<N> {
     }
 
     /// Handles the passing of time.
-    pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
+    pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(ConnectedOutcome)) {
         self.handle(JobMessage::Tick, now, out);
-        let reported = self.node.tick();
-        self.handle_reports(reported, now, out);
+        for reported in self.node.tick() {
+            self.handle_reports(reported, now, out);
+        }
         self.decide(now, out);
     }
 
@@ -92,7 +102,7 @@ impl<N: OrderTarget> LocalJob<N> {
     }
 
     /// Lets the state machine decide until it makes no further decision.
-    fn decide(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
+    fn decide(&mut self, now: Duration, out: &mut dyn FnMut(ConnectedOutcome)) {
         loop {
             let outputs = self.job.decide();
             let wants_answers = outputs.iter().any(JobOutput::wants_answer);
@@ -103,7 +113,12 @@ impl<N: OrderTarget> LocalJob<N> {
         }
     }
 
-    fn handle(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
+    fn handle(
+        &mut self,
+        message: JobMessage,
+        now: Duration,
+        out: &mut dyn FnMut(ConnectedOutcome),
+    ) {
         let outputs = self.job.handle(message, now);
         self.follow(outputs, now, out);
     }
@@ -115,41 +130,45 @@ impl<N: OrderTarget> LocalJob<N> {
         &mut self,
         outputs: Vec<JobOutput>,
         now: Duration,
-        out: &mut dyn FnMut(LocalOutcome),
+        out: &mut dyn FnMut(ConnectedOutcome),
     ) -> bool {
         let mut has_learned = false;
         for output in outputs {
             match output {
-                JobOutput::Do(action) => out(LocalOutcome::Do(action)),
-                JobOutput::Order(_, order) => {
-                    let reported = self.node.obey(order);
-                    has_learned |= self.handle_reports(reported, now, out);
-                    let standing = self.standing();
-                    self.handle(standing, now, out);
+                JobOutput::Do(action) => out(ConnectedOutcome::Do(action)),
+                JobOutput::Order(node, order) => {
+                    let reports = self.node.obey(node, order);
+                    has_learned |= self.handle_reports(NodeReports { node, reports }, now, out);
+                    if let Some(standing) = self.standing(node) {
+                        self.handle(standing, now, out);
+                    }
                 }
             }
         }
         has_learned
     }
 
-    /// Handles the node's messages. Returns whether the state machine has learned something.
+    /// Handles the messages of a node. Returns whether the state machine has learned something.
     fn handle_reports(
         &mut self,
-        reported: Vec<NodeReport>,
+        reported: NodeReports,
         now: Duration,
-        out: &mut dyn FnMut(LocalOutcome),
+        out: &mut dyn FnMut(ConnectedOutcome),
     ) -> bool {
+        let NodeReports { node, reports } = reported;
         let mut has_learned = false;
-        for report in reported {
+        for report in reports {
             let message = match report {
-                NodeReport::News(news) => Some(JobMessage::Node(ONLY_NODE, news)),
+                NodeReport::News(news) => Some(JobMessage::Node(node, news)),
                 NodeReport::Notice(text) => Some(JobMessage::Notice(text)),
                 NodeReport::Arrived => Some(JobMessage::Arrived),
                 NodeReport::NoSpace(text) => Some(JobMessage::NoSpace(text)),
+                NodeReport::Joined { workers } => Some(JobMessage::NodeJoined(node, workers)),
+                NodeReport::Lost => Some(JobMessage::NodeLost(node)),
                 // Ask for the current state, because an earlier message may have led to an order.
-                NodeReport::Changed => Some(self.standing()),
+                NodeReport::Changed => self.standing(node),
                 report => {
-                    out(LocalOutcome::Reported(report));
+                    out(ConnectedOutcome::Reported(report));
                     None
                 }
             };
@@ -161,7 +180,8 @@ impl<N: OrderTarget> LocalJob<N> {
         has_learned
     }
 
-    fn standing(&self) -> JobMessage {
-        JobMessage::Node(ONLY_NODE, NodeNews::Standing(self.node.standing()))
+    fn standing(&self, node: NodeId) -> Option<JobMessage> {
+        let standing = self.node.standing(node)?;
+        Some(JobMessage::Node(node, NodeNews::Standing(standing)))
     }
 }

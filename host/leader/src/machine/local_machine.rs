@@ -1,12 +1,12 @@
 //! A job on one computer, for tests: the job's state machine and the node's state machine, connected in the
 //! same way as the driver connects a job's state machine to a running node.
 
+use super::connected_job::{ConnectedJob, ConnectedOutcome, OrderTarget};
 use super::job::JobMachine;
-use super::local_job::{LocalJob, LocalOutcome, OrderTarget};
 use super::types::Addressed;
 use super::{MachineAction, MachineMessage, RetryPolicy};
-use crate::model::{Restored, Source, WorkerId};
-use crate::protocol::{NodeReport, Order, WorkersStanding};
+use crate::model::{NodeId, Restored, Source, WorkerId};
+use crate::protocol::{NodeReport, NodeReports, Order, WorkersStanding};
 use jiff::Timestamp;
 use sandmill_node::machine::{NodeMachine, NodeMessage, NodeOutput};
 use std::cell::RefCell;
@@ -20,6 +20,7 @@ type Actions = Rc<RefCell<Vec<MachineAction>>>;
 #[derive(Debug)]
 struct PureNode {
     machine: NodeMachine,
+    workers: u32,
     now: Duration,
     actions: Actions,
 }
@@ -45,17 +46,21 @@ impl PureNode {
 }
 
 impl OrderTarget for PureNode {
-    fn obey(&mut self, order: Order) -> Vec<NodeReport> {
+    fn first_nodes(&self) -> Vec<(NodeId, u32)> {
+        vec![(NodeId::ONLY, self.workers)]
+    }
+
+    fn obey(&mut self, _: NodeId, order: Order) -> Vec<NodeReport> {
         let outputs = self.machine.obey(order, self.now);
         self.follow(outputs)
     }
 
-    fn tick(&mut self) -> Vec<NodeReport> {
-        self.handle(NodeMessage::Tick)
+    fn tick(&mut self) -> Vec<NodeReports> {
+        vec![NodeReports::of_only_node(self.handle(NodeMessage::Tick))]
     }
 
-    fn standing(&self) -> WorkersStanding {
-        self.machine.standing()
+    fn standing(&self, _: NodeId) -> Option<WorkersStanding> {
+        Some(self.machine.standing())
     }
 
     fn next_deadline(&self) -> Option<Duration> {
@@ -66,7 +71,7 @@ impl OrderTarget for PureNode {
 /// The state of a job on one computer.
 #[derive(Debug)]
 pub(super) struct LocalMachine {
-    joined: LocalJob<PureNode>,
+    joined: ConnectedJob<PureNode>,
     actions: Actions,
 }
 
@@ -83,9 +88,10 @@ impl LocalMachine {
     ) -> Self {
         let actions = Actions::default();
         let machine = NodeMachine::new(policy.node_policy(), restored.next_worker);
-        let node = PureNode { machine, now: Duration::ZERO, actions: actions.clone() };
+        let workers = policy.workers;
+        let node = PureNode { machine, workers, now: Duration::ZERO, actions: actions.clone() };
         let job = JobMachine::new(policy, sources, began, restored);
-        Self { joined: LocalJob::new(job, node), actions }
+        Self { joined: ConnectedJob::new(job, node), actions }
     }
 
     /// Handles a message. Returns the actions, in order. `now` never decreases.
@@ -95,16 +101,16 @@ impl LocalMachine {
         }
         self.joined.node.now = now;
         let actions = self.actions.clone();
-        let mut out = |outcome: LocalOutcome| match outcome {
-            LocalOutcome::Do(action) => actions.borrow_mut().push(action.into()),
-            LocalOutcome::Reported(reported) => {
+        let mut out = |outcome: ConnectedOutcome| match outcome {
+            ConnectedOutcome::Do(action) => actions.borrow_mut().push(action.into()),
+            ConnectedOutcome::Reported(reported) => {
                 unreachable!("a pure node reports only news: {reported:?}")
             }
         };
         match Addressed::from(message) {
             Addressed::Job(message) => self.joined.send(message, now, &mut out),
             Addressed::Node(message) => {
-                let reported = self.joined.node.handle(message);
+                let reported = NodeReports::of_only_node(self.joined.node.handle(message));
                 self.joined.receive(reported, now, &mut out);
             }
             Addressed::Both => self.joined.tick(now, &mut out),

@@ -243,15 +243,15 @@ macro_rules! job_keys {
             }
             composed node_count => {
                 kind: KeyKind::Integer { min: 1, max: COUNT },
-                values: "`1`",
+                values: "1 to 1000",
                 default: "1",
-                expected: "1",
+                expected: "a whole number of machines from 1 to 1000 (e.g. 4)",
                 example: "1",
-                description: "The number of machines. Must be 1: a job runs on one machine.",
-                docs: "The number of machines. A job runs on one machine.",
+                description: "The number of machines. Without a broker, it must be 1. A job with a broker also needs job_store.",
+                docs: "The number of machines. A number above 1 needs a broker, which connects machines (`sandmill run --broker URL`). Without a broker, a job runs on one machine. A job with a broker also needs `job_store`, and all its machines must share the folders of its data.",
                 prs: PrsNames::Key("`node_count`", "`resources.instance_count`"),
-                rows: DecidesRows::Not("there is one node"),
-                ceiling: no "it is 1",
+                rows: DecidesRows::Not("it changes only which machine computes"),
+                ceiling: no "it only says how many machines of the broker the job may use",
             }
             worker output_action: OutputAction => {
                 kind: KeyKind::Choice(|| OutputAction::ALL.map(OutputAction::name).to_vec()),

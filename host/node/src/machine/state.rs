@@ -61,6 +61,11 @@ impl NodeMachine {
         }
     }
 
+    /// The most workers that run at the same time.
+    pub fn workers_wanted(&self) -> u32 {
+        self.policy.workers
+    }
+
     /// Sets the number of the next worker. No worker may have had this number or a higher one.
     pub fn number_from(&mut self, first_worker: u32) {
         self.next_worker = first_worker;

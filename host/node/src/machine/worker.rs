@@ -60,18 +60,9 @@ impl HeldAttempt {
         Assignment::awaits_decision_after(failure, self.is_last)
     }
 
-    /// Whether the numbers in the report add up and are within their limits. A compromised worker may report
-    /// anything.
+    /// See [`AttemptReport::fits`].
     pub(super) fn fits(&self, report: &AttemptReport) -> bool {
-        let items = report.items;
-        let rows = report.outcome.as_ref().map_or(0, |segment| segment.rows);
-        items.total == self.items
-            && items.succeeded.checked_add(items.failed) == Some(items.total)
-            && rows.max(report.surplus_rows).max(report.null_numbers) < 1 << 40
-            && (!report.is_short || items.failed > 0 && report.outcome.is_ok())
-            && report.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS
-            && report.unknown_keys.as_ref().is_none_or(|keys| keys.is_plausible(items.total))
-            && report.inference.is_plausible()
+        report.fits(self.items)
     }
 }
 

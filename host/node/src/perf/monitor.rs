@@ -7,7 +7,7 @@ use super::processes::{self, ProcessList, ProcessMeter};
 use super::table::{append, hour, line, time};
 use super::watch::WatchedWorker;
 use crate::model::MemoryBudget;
-use crate::model::{Failure, JobDir, ProcessLists, WorkerId, printable_json};
+use crate::model::{Failure, JobDir, NodeId, ProcessLists, WorkerId, printable_json};
 use jiff::Timestamp;
 use procfs::process::Process;
 use std::io;
@@ -48,6 +48,8 @@ const LAST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
 pub struct MonitorOptions {
     /// The job directory, in which the samples are written.
     pub job_dir: JobDir,
+    /// This machine's number within the job.
+    pub node: NodeId,
     /// The interval between samples; at the beginning it is shorter. `None` for no samples (rule A4 in
     /// `docs/parallel-run-step.md`). The workers' memory is watched in any case.
     pub interval: Option<Duration>,
@@ -159,10 +161,10 @@ impl Watcher {
         inbox: Receiver<MonitorCommand>,
         events: UnboundedSender<PerfEvent>,
     ) -> Self {
-        let MonitorOptions { job_dir, interval, budget, wasmtime, gpus: leased, processes } =
+        let MonitorOptions { job_dir, node, interval, budget, wasmtime, gpus: leased, processes } =
             options;
-        let sampler =
-            interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime, processes));
+        let sampler = interval
+            .and_then(|interval| Sampler::new(job_dir, node, interval, wasmtime, processes));
         let gpus = GpuWatch { leased, reported: None, next: Instant::now() + GPU_CHECK_INTERVAL };
         Self { budget, inbox, events, workers: Vec::new(), sampler, gpus }
     }
@@ -230,7 +232,7 @@ impl Watcher {
     fn sample(&mut self, with_lists: bool) {
         let Some(sampler) = &mut self.sampler else { return };
         if let Err(error) = sampler.sample(&mut self.workers, with_lists) {
-            let folder = sampler.job_dir.perf();
+            let folder = sampler.perf_folder();
             self.sampler = None;
             let message = format!(
                 "resource samples are no longer written, but the job continues: {}: {error}",
@@ -244,6 +246,7 @@ impl Watcher {
 /// Takes samples and writes them.
 struct Sampler {
     job_dir: JobDir,
+    number: NodeId,
     interval: Duration,
     wasmtime: &'static str,
     processes: ProcessLists,
@@ -265,6 +268,7 @@ impl Sampler {
     /// `None` without `/proc`.
     fn new(
         job_dir: JobDir,
+        number: NodeId,
         interval: Duration,
         wasmtime: &'static str,
         processes: ProcessLists,
@@ -274,6 +278,7 @@ impl Sampler {
         let leader = ProcessMeter::leader(&myself);
         Some(Self {
             job_dir,
+            number,
             interval,
             wasmtime,
             processes,
@@ -310,7 +315,7 @@ impl Sampler {
         let now = Timestamp::now();
         let time = time(now);
         let line = node.line(&time);
-        let file = self.job_dir.perf().join("node_resource_usage.csv");
+        let file = self.job_dir.perf(self.number).join("node_resource_usage.csv");
         append(&file, node.header(), &line)?;
         if !self.is_machine_written {
             let text = MachineInfo::now(self.job_dir.root(), self.wasmtime).text();
@@ -351,8 +356,12 @@ impl Sampler {
         Ok(())
     }
 
+    fn perf_folder(&self) -> PathBuf {
+        self.job_dir.perf(self.number)
+    }
+
     fn file(&self, name: &str) -> PathBuf {
-        self.job_dir.perf().join(name)
+        self.perf_folder().join(name)
     }
 }
 
@@ -382,7 +391,9 @@ mod tests {
             let wasmtime = "1.2.3";
             let gpus = Vec::new();
             let processes = ProcessLists::Job;
-            let options = MonitorOptions { job_dir, interval, budget, wasmtime, gpus, processes };
+            let node = NodeId::ONLY;
+            let options =
+                MonitorOptions { job_dir, node, interval, budget, wasmtime, gpus, processes };
             let monitor = Monitor::start(options, sender).unwrap();
             Self { folder, monitor, events }
         }
@@ -392,7 +403,7 @@ mod tests {
         fn end(self) -> (Vec<String>, JobDir, tempfile::TempDir) {
             drop(self.monitor);
             let job_dir = JobDir::new(self.folder.path());
-            let mut names: Vec<_> = fs::read_dir(job_dir.perf())
+            let mut names: Vec<_> = fs::read_dir(job_dir.perf(NodeId::ONLY))
                 .into_iter()
                 .flatten()
                 .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
@@ -433,7 +444,7 @@ mod tests {
                 "processes_resource_usage.csv"
             ]
         );
-        let read = |name: &str| fs::read_to_string(job_dir.perf().join(name)).unwrap();
+        let read = |name: &str| fs::read_to_string(job_dir.perf(NodeId::ONLY).join(name)).unwrap();
         let node = read("node_resource_usage.csv");
         // The samples are at 0.5 s, at 1.5 s and at the end, if the machine is fast enough.
         assert!((3..=6).contains(&node.lines().count()), "{node}");
@@ -445,7 +456,8 @@ mod tests {
             lines_of(",leader,") > lines_of(",process007,"),
             "the last sample is without workers: {processes}"
         );
-        let lists = fs::read_dir(job_dir.perf().join("processes_cpu_memory_usage")).unwrap();
+        let lists =
+            fs::read_dir(job_dir.perf(NodeId::ONLY).join("processes_cpu_memory_usage")).unwrap();
         assert!(lists.count() >= 2);
     }
 

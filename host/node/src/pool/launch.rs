@@ -135,8 +135,8 @@ pub(super) fn prepare_folders(setup: &WorkerSetup) -> io::Result<StderrLog> {
 /// Makes all folders in which the worker writes, so that the worker itself needs no right to make them.
 fn make_folders(dir: &JobDir, setup: &WorkerSetup) -> io::Result<()> {
     let worker = setup.worker;
-    let folders =
-        [dir.worker_output(worker), dir.worker_inputs(worker), dir.parts(), dir.script_log_dir()];
+    let logs = dir.script_log_dir(worker.node());
+    let folders = [dir.worker_output(worker), dir.worker_inputs(worker), dir.parts(), logs];
     let temporary = setup.temporary.then(|| dir.worker_temporary(worker));
     // Only the parent folders of these files are made.
     let files = [

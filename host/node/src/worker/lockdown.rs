@@ -103,7 +103,7 @@ fn read_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
         folders.push(GrantedPath::new(PROCESSORS, FolderRights::Read));
     }
     if !setup.tables.is_empty() {
-        folders.push(folder(&JobDir::new(&setup.job_dir).spill(), FolderRights::Read));
+        folders.push(folder(&setup.spill, FolderRights::Read));
     }
     // ONNX Runtime's files for GPUs are beside the library, and are opened with the first model on a GPU.
     let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
@@ -122,7 +122,7 @@ fn written_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
     let mut folders = vec![
         folder(dir.worker_output(worker), FolderRights::Write),
         folder(dir.worker_staged(worker), FolderRights::Write),
-        folder(dir.script_log_dir(), FolderRights::Write),
+        folder(dir.script_log_dir(worker.node()), FolderRights::Write),
     ];
     if setup.temporary {
         folders.push(folder(dir.worker_temporary(worker), FolderRights::Write));
@@ -170,7 +170,7 @@ mod tests {
     /// A compromised worker must not be able to write where other workers do.
     #[test]
     fn a_worker_writes_only_its_own_folders() {
-        use crate::model::{Profiler, Source, WorkerId, WorkerSettings};
+        use crate::model::{NodeId, Profiler, Source, WorkerId, WorkerSettings};
         let source =
             Source { pattern: Some("*.png".to_owned()), ..Source::new("d", "/data".into()) };
         let setup = WorkerSetup {
@@ -193,7 +193,7 @@ mod tests {
             let own = [dir.worker_dir(WorkerId(7)), dir.worker_inputs(WorkerId(7))];
             let own = own.iter().any(|own| folder.path.starts_with(own));
             // All workers of a job share this folder, as in ParallelRunStep.
-            assert!(own || folder.path == dir.script_log_dir(), "{folder:?}");
+            assert!(own || folder.path == dir.script_log_dir(NodeId::ONLY), "{folder:?}");
         }
     }
 

@@ -7,8 +7,8 @@ use super::guest::Guest;
 use super::link::{LeaderLink, SocketEvent};
 use crate::inference::{LoadedModels, NotePlace, has_inference};
 use crate::model::{
-    Failure, GUEST_LOGS, GUEST_OUTPUT, GUEST_TEMPORARY, JobDir, Mount, NODE_ID, OutputAction,
-    OutputLayout, WallState, WorkerId, printable,
+    Failure, GUEST_LOGS, GUEST_OUTPUT, GUEST_TEMPORARY, JobDir, Mount, OutputAction, OutputLayout,
+    WallState, WorkerId, printable,
 };
 use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
@@ -229,7 +229,7 @@ fn make_runner(setup: &WorkerSetup) -> Result<AttemptRunner, Failure> {
     let job_dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
     make_folder(&job_dir.parts())?;
-    make_folder(&job_dir.script_log_dir())?;
+    make_folder(&job_dir.script_log_dir(worker.node()))?;
     let sinks =
         [job_dir.script_stdout(worker), job_dir.script_stderr(worker), job_dir.script_log(worker)];
     for file in sinks {
@@ -247,6 +247,7 @@ fn make_runner(setup: &WorkerSetup) -> Result<AttemptRunner, Failure> {
         TemporaryFolder::default()
     };
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
+    let loader = loader.with_spill(setup.spill.clone());
     let keeps_rows = setup.settings.output_action == OutputAction::AppendRow;
     let rows = RowWriter::new(setup.limits.results.0, keeps_rows, &setup.output_format)
         .with_max_row_size(setup.limits.row);
@@ -281,7 +282,7 @@ fn grants(setup: WorkerSetup, runner: &AttemptRunner) -> Grants {
     let mut mounts: Vec<Mount> = runner.loader.mounts().collect();
     mounts.extend(setup.mounts);
     mounts.push(writable(job_dir.worker_output(worker), GUEST_OUTPUT));
-    mounts.push(writable(job_dir.script_log_dir(), GUEST_LOGS));
+    mounts.push(writable(job_dir.script_log_dir(worker.node()), GUEST_LOGS));
     if setup.temporary {
         mounts.push(writable(job_dir.worker_temporary(worker), GUEST_TEMPORARY));
     }
@@ -300,9 +301,9 @@ fn grants(setup: WorkerSetup, runner: &AttemptRunner) -> Grants {
         arguments: setup.arguments,
         environment: setup.environment,
         agent_name: worker.to_string(),
-        node_id: NODE_ID.to_owned(),
+        node_id: worker.node().to_string(),
         log_dir: GUEST_LOGS.to_owned(),
-        log_folder: LogFolder::new(job_dir.script_log_dir(), setup.workers),
+        log_folder: LogFolder::new(job_dir.script_log_dir(worker.node()), setup.workers),
         output_dir: GUEST_OUTPUT.to_owned(),
         source_dir: setup.source_dir,
         gpu_index: lease,

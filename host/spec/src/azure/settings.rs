@@ -1,7 +1,7 @@
 //! Converts the settings that parallel jobs and deployments of version 2 share into keys of our own.
 
 use super::nodes::{entry, entry_of, remove_key, scalar, text};
-use crate::error::ErrorReport;
+use crate::error::{AskedNodes, ErrorReport};
 use crate::job_file_location::{JobFileLocation, fit_name};
 use crate::keys::{self, NO_ENVIRONMENT};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
@@ -59,19 +59,18 @@ pub(super) fn report_unknown(group: &str, found: &MapEntry, known: &str, report:
     report.error(&found.node.origin, &join(group, &found.key), message);
 }
 
-/// Whether the file asks for more than one node (-1 asks for all nodes of a cluster). If so, adds a notice
-/// that the job runs on this machine only. If not, the value is checked later, as our own key `node_count`.
+/// Whether the file asks for more than one node (-1 asks for all nodes of a cluster). If so, records the number
+/// for [`nodes::count`](crate::nodes::count), because it depends on the machine what the number means. If not,
+/// the value is checked later, as our own key `node_count`.
 pub(super) fn asks_for_more_nodes(key: &str, node: &YamlNode, report: &ErrorReport) -> bool {
     let count = text(node).and_then(|text| text.trim().parse::<i64>().ok());
     let Some(count) = count.filter(|count| *count > 1 || *count == -1) else { return false };
-    let asked = match count {
-        -1 => String::from("all nodes of a cluster"),
-        _ => format!("{count} nodes"),
-    };
-    let workers = report.name_in_file("process_count_per_node");
-    report.notice(format!(
-        "{key}: the file asks for {asked}; the job runs on this machine only, with {workers} workers in all"
-    ));
+    let count = u64::try_from(count).ok();
+    report.record_asked_nodes(AskedNodes {
+        count,
+        origin: node.origin.clone(),
+        key: key.to_owned(),
+    });
     true
 }
 
@@ -156,8 +155,8 @@ impl<'r> AzureSettings<'r> {
     }
 
     fn add_node_count(&mut self, key: &str, node: YamlNode) {
+        self.report.record_name("node_count", key);
         if !asks_for_more_nodes(key, &node, self.report) {
-            self.report.record_name("node_count", key);
             self.ours.push(entry("node_count", node));
         }
     }

@@ -26,22 +26,7 @@ impl PolicySettings {
                 continue;
             }
             let message = format!("found {address}; {}", self.stores_rule());
-            let inputs = raw.and_then(|raw| raw.inputs.as_ref());
-            let input = inputs.and_then(|inputs| {
-                inputs.value.iter().find(|it| key == format!("inputs.{}.path", it.name.value))
-            });
-            let input = input.map(|raw| &raw.name.origin);
-            let others = raw.into_iter().flat_map(|raw| {
-                let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
-                let models = raw.models.iter().flat_map(|models| &models.value);
-                let paths = sides.map(|side| &side.path).chain(models.map(|model| &model.path));
-                paths.chain(&raw.output)
-            });
-            let other = others
-                .into_iter()
-                .find(|setting| setting.key == key)
-                .map(|setting| &setting.origin);
-            let origin = input.or(other);
+            let origin = raw.and_then(|raw| raw.origin_of_address(&key));
             report.error(origin.unwrap_or(&SettingOrigin::File), &key, message);
             reported = key;
         }

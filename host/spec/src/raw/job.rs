@@ -112,6 +112,19 @@ pub(crate) enum SchemaInference {
     Full,
 }
 
+impl RawJob {
+    /// Where the address with this key was written. The key is one that `JobSpec::addresses` returns.
+    pub(crate) fn origin_of_address(&self, key: &str) -> Option<&SettingOrigin> {
+        let mut inputs = self.inputs.iter().flat_map(|inputs| &inputs.value);
+        let input = inputs.find(|input| key == format!("inputs.{}.path", input.name.value));
+        let sides = self.side_inputs.iter().flat_map(|sides| &sides.value);
+        let models = self.models.iter().flat_map(|models| &models.value);
+        let paths = sides.map(|side| &side.path).chain(models.map(|model| &model.path));
+        let other = paths.chain(&self.output).find(|setting| setting.key == key);
+        input.map(|input| &input.name.origin).or(other.map(|setting| &setting.origin))
+    }
+}
+
 /// Reads the root of a tree. `None` if the root is not a map of settings.
 pub(crate) fn read(root: YamlNode, report: &ErrorReport) -> Option<RawJob> {
     let entries = match root.value {

@@ -62,7 +62,7 @@ fn a_component_runs_once_its_inputs_are_given() {
     assert!(!spec.settings.allow_reuse);
     insta::assert_snapshot!(describe(&spec), @"
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    resources.instance_count: the file asks for all nodes of a cluster; the job runs on this machine only, with max_concurrency_per_instance workers in all
+    resources.instance_count: the file asks for all nodes of a cluster; the job runs on this machine only, with max_concurrency_per_instance workers in all; to use more machines, connect them by a broker (--broker URL; see docs/nodes.md)
     append_row_to is read as task.append_row_to
     input_data: inputs.partitioned_data is cut into mini-batches
     inputs.labels is read as side_inputs.labels

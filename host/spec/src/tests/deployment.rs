@@ -58,7 +58,7 @@ fn a_deployment_loads() {
     assert_eq!(spec.environment_variables, variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
     insta::assert_snapshot!(describe(&spec), @"
     13 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    resources.instance_count: the file asks for 2 nodes; the job runs on this machine only, with settings.max_concurrency_per_instance workers in all
+    resources.instance_count: the file asks for 2 nodes; the job runs on this machine only, with settings.max_concurrency_per_instance workers in all; to use more machines, connect them by a broker (--broker URL; see docs/nodes.md)
     endpoint_name: ignored, there are no endpoints on this machine
     code_configuration.code is read as source_directory
     code_configuration.scoring_script is read as entry_script
@@ -146,7 +146,7 @@ fn errors_of_deployments() {
         .replace("A: b", "A: ${{inputs.x}}");
     insta::assert_snapshot!(errors_with(&text, &[DATA]), @r#"
     job.yaml:10: code_configuration.code: there is no [dir]/nowhere
-    job.yaml:14: resources.instance_count: found 0; expected 1
+    job.yaml:14: resources.instance_count: found 0; expected a whole number of machines from 1 to 1000 (e.g. 4)
     job.yaml:16: settings.max_concurrency_per_instance: found 0; expected a whole number of workers from 1 to 1000 (e.g. 4)
     job.yaml:17: settings.mini_batch_size: found "2kb"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables: an input is a table if it has mode: direct (type mltable) or a format (e.g. format: csv)
     job.yaml:18: settings.output_action: found "all"; expected append_row or summary_only

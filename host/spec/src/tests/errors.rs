@@ -43,7 +43,7 @@ job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 
 job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
 job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
 job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
-job.yaml:19: node_count: found 4; expected 1: a job runs on this machine only, with process_count_per_node workers
+job.yaml:19: node_count: found 4; without a broker, a job runs on this machine only: leave node_count out, or connect machines by a broker (--broker URL; see docs/nodes.md)
 job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
 job.yaml:21: output_action: found a list; expected append_row or summary_only
 job.yaml:22: colour: unknown key; the known keys are name, description, tenant, entry_script, entry_script_digest, source_directory, python, inputs, side_inputs, models, inference, output, job_store, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, output_layout, sample, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count

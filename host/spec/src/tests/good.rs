@@ -34,6 +34,7 @@ fn least() -> JobSpec {
         own_arguments: 0,
         environment_variables: Vec::new(),
         process_count: 1,
+        node_count: 1,
         append_row_file_name: "parallel_run_step.txt".into(),
         earlier_file_name: None,
         settings: JobSettings {

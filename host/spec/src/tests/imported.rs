@@ -65,7 +65,7 @@ fn a_saved_file_loads_unchanged() {
     assert_eq!(spec.append_row_file_name, "predictions.txt");
     insta::assert_snapshot!(describe(&spec), @"
     5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
+    node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all; to use more machines, connect them by a broker (--broker URL; see docs/nodes.md)
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and contains everything that it needs
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
@@ -125,7 +125,7 @@ fn errors_of_saved_files() {
     job.yaml:45: allowed_failed_count: found "x"; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures
     job.yaml:46: error_treshold: unknown key; did you mean error_threshold?
     job.yaml:47: parallel_run_config.node_count: given both in and beside parallel_run_config; remove one of them
-    job.yaml:47: node_count: found 2; expected 1: a job runs on this machine only, with process_count_per_node workers
+    job.yaml:47: node_count: found 2; without a broker, a job runs on this machine only: leave node_count out, or connect machines by a broker (--broker URL; see docs/nodes.md)
     "#);
     insta::assert_snapshot!(errors("parallel_run_config: other.yml\n"), @r#"job.yaml:1: parallel_run_config: found "other.yml"; expected the settings that ParallelRunConfig saves, as a map"#);
     insta::assert_snapshot!(errors_with(
@@ -134,7 +134,7 @@ fn errors_of_saved_files() {
     ), @r#"
     job.yaml:39: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other
     --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if the keys are columns
-    --set node_count: found 3; expected 1: a job runs on this machine only, with process_count_per_node workers
+    --set node_count: found 3; without a broker, a job runs on this machine only: leave node_count out, or connect machines by a broker (--broker URL; see docs/nodes.md)
     "#);
 }
 
@@ -163,7 +163,7 @@ fn saved_files_have_thresholds_and_preview_names() {
     insta::assert_snapshot!(spec.arguments.join(" "), @"--logging_level DEBUG --mini_batch_size 5 --error_threshold 10 --allowed_failed_count 5 --allowed_failed_percent 2.5 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
     insta::assert_snapshot!(describe(&spec), @"
     10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
+    node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all; to use more machines, connect them by a broker (--broker URL; see docs/nodes.md)
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and contains everything that it needs
     input_format: ignored, deprecated in Azure: each input has its own format

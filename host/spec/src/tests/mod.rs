@@ -8,6 +8,7 @@ mod hostile;
 mod imported;
 mod mltable;
 mod models;
+mod nodes;
 mod options;
 mod output;
 mod partition;
@@ -18,7 +19,7 @@ mod settings;
 mod table;
 mod version2;
 
-use super::{JobSpec, load_plain};
+use super::{JobSpec, LoadContext, MachineSize, OperatorPolicy, load};
 use std::fs;
 use tempfile::TempDir;
 
@@ -46,11 +47,27 @@ impl SpecFixture {
 
     /// Loads the text as `job.yaml`. An error is returned as printed, with the folder as `[dir]`.
     fn load(&self, text: impl AsRef<[u8]>, set: &[(&str, &str)]) -> Result<JobSpec, String> {
+        self.load_on(&MachineSize::default(), text, set)
+    }
+
+    /// Like [`load`](Self::load), on a machine that has a broker.
+    fn load_with_broker(&self, text: &str, set: &[(&str, &str)]) -> Result<JobSpec, String> {
+        self.load_on(&MachineSize { has_broker: true, ..MachineSize::default() }, text, set)
+    }
+
+    fn load_on(
+        &self,
+        machine: &MachineSize,
+        text: impl AsRef<[u8]>,
+        set: &[(&str, &str)],
+    ) -> Result<JobSpec, String> {
         let path = self.0.path().join("job.yaml");
         fs::write(&path, text).expect("a job file");
         let set: Vec<(String, String)> =
             set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        load_plain(&path, &set).map_err(|errors| self.redact(&errors.to_string()))
+        let policy = OperatorPolicy::default();
+        let context = LoadContext { machine, ..LoadContext::sample(&policy) };
+        load(&path, &set, context).map_err(|errors| self.redact(&errors.to_string()))
     }
 
     fn redact(&self, text: &str) -> String {

@@ -31,7 +31,7 @@ fn values_at_the_ends_of_their_ranges() {
             vec!["0", "-1", "259200.5", ".nan", ".inf", "1 min", "1e-30"],
         ),
         ("process_count_per_node", vec!["1", "1000"], vec!["0", "1001", "all"]),
-        ("node_count", vec!["1"], vec!["0", "2"]),
+        ("node_count", vec!["1"], vec!["0", "2", "1001"]),
         ("mini_batch_size", vec!["1", "\"10\""], vec!["0", "-1", "10KB", "1.5", "[1]", "10 rows"]),
         ("rank_mini_batch_count", vec!["-5", "0"], vec!["1.5", "4294967296"]),
         (

@@ -190,7 +190,7 @@ fn the_schema_accepts_what_the_loader_accepts() {
     let level = regex::Regex::new(level.as_str().expect("text")).expect("a regex");
     assert!(level.is_match("info") && level.is_match("INFO") && !level.is_match("infos"));
     assert_eq!(schema_at("run_max_try/anyOf/1/type"), Some("string".into()));
-    assert_eq!(schema_at("node_count/anyOf/0/maximum"), Some(1.into()));
+    assert_eq!(schema_at("node_count/anyOf/0/maximum"), Some(1000.into()));
     for key in ["$schema", "environment", "parallel_run_config"] {
         assert!(schema_at(key).is_some(), "{key}");
     }
@@ -256,7 +256,7 @@ fn every_key_says_what_it_expects() {
     job.yaml:18: partition_keys: found nothing; expected a list of texts (e.g. [store, brand]), or leave the key out
     job.yaml:19: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
     job.yaml:20: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out
-    job.yaml:21: node_count: found nothing; expected 1, or leave the key out
+    job.yaml:21: node_count: found nothing; expected a whole number of machines from 1 to 1000 (e.g. 4), or leave the key out
     job.yaml:22: output_action: found nothing; expected append_row or summary_only, or leave the key out
     job.yaml:23: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
     job.yaml:24: output_format: found nothing; expected text, csv, jsonl, parquet or arrow, or a map with type, compression, delimiter, header, quoting or null_value, or leave the key out

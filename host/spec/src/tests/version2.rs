@@ -76,7 +76,7 @@ fn a_parallel_job_loads() {
     insta::assert_snapshot!(spec.arguments.join("|"), @"--model|/side_inputs/score_model/digits.bin|--threshold|0.5|--label|a b|--error_threshold|7|--allowed_failed_percent|30|--task_overhead_timeout|1200|--resource_monitor_interva|20|--logging_level|DEBUG|--mini_batch_size|4|--allowed_failed_count|5|--run_invocation_timeout|120|--run_max_try|3|--output_action|append_row|--append_row_file_name|parallel_run_step.txt|--process_count_per_node|2");
     insta::assert_snapshot!(describe(&spec), @r#"
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    resources.instance_count: the file asks for 2 nodes; the job runs on this machine only, with max_concurrency_per_instance workers in all
+    resources.instance_count: the file asks for 2 nodes; the job runs on this machine only, with max_concurrency_per_instance workers in all; to use more machines, connect them by a broker (--broker URL; see docs/nodes.md)
     input_data: inputs.job_data_path is cut into mini-batches
     inputs.score_model is read as side_inputs.score_model
     task.code is read as source_directory

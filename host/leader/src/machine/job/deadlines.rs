@@ -54,9 +54,11 @@ impl JobMachine {
     }
 
     /// When the job fails for lack of progress. While a job winds down, this applies only to the writing of
-    /// results.
+    /// results. A job that waits for its nodes makes no progress, and does not fail for it.
     fn progress_deadline(&self) -> Option<Duration> {
-        let watched = self.ending.is_none() || !self.committing.is_empty();
+        let has_node = self.nodes.values().any(|node| !node.standing.is_ending);
+        let can_work = self.ending.is_none() && has_node;
+        let watched = can_work || !self.committing.is_empty();
         watched.then(|| self.last_progress.saturating_add(self.policy.progress_timeout))
     }
 

@@ -30,7 +30,7 @@ impl JobMachine {
 
     /// Rule I1: whether `init` has failed so often on a node that the node starts no new workers.
     pub(super) fn is_hopeless(&self, node: &JobNode) -> bool {
-        node.standing.init_failures >= NodePolicy::init_failures_allowed(self.policy.workers)
+        node.standing.init_failures >= NodePolicy::init_failures_allowed(node.workers)
     }
 
     fn is_init_hopeless(&self) -> bool {

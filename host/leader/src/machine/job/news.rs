@@ -4,7 +4,7 @@ use super::JobMachine;
 use super::node::GrantedAttempt;
 use super::performer::{AttemptWorker, LostAttempt};
 use crate::event::EventKind;
-use crate::model::{CallStats, EndedBy, MiniBatchId, NodeId, WorkerId};
+use crate::model::{CallStats, EndedBy, Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, OtherWorkers, WorkersStanding};
 use std::time::Duration;
 
@@ -37,8 +37,18 @@ impl JobMachine {
                 if !has_run {
                     self.count_begun(granted.pending.attempt);
                 }
+                let by = AttemptWorker { node: id, worker };
+                let pending = granted.pending;
+                // A node on this machine has checked this already.
+                let is_expected = report.attempt == pending.attempt
+                    && report.fits(pending.mini_batch.planned_items());
+                if !is_expected {
+                    let text = "its node reported what does not fit to the mini-batch";
+                    let failure = Failure::new(FailureKind::WorkerDied, text);
+                    return self.attempt_lost(by, pending, LostAttempt::default(), failure);
+                }
                 let started = self.now.saturating_sub(age);
-                self.settle(AttemptWorker { node: id, worker }, granted.pending, started, report);
+                self.settle(by, pending, started, report);
             }
             NodeNews::Lost { worker, id: batch, age, run, process_seconds, failure } => {
                 let Some(granted) = self.remove_granted(id, batch) else { return };
@@ -64,6 +74,7 @@ impl JobMachine {
             }
             NodeNews::Closing => self.shutdown_requested = true,
             NodeNews::Exited { worker, how, expected } => {
+                self.has_shut_down |= expected && self.shutdown_requested;
                 let worker = worker.to_string();
                 self.emit(EventKind::WorkerExited { worker, how, expected });
             }

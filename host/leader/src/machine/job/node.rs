@@ -8,6 +8,8 @@ use std::time::Duration;
 /// A node that takes part in the job.
 #[derive(Debug, Default)]
 pub(super) struct JobNode {
+    /// The most workers that run on the node at the same time.
+    pub(super) workers: u32,
     /// The state of the node's workers, as last reported. Mini-batches that were granted since then are
     /// already subtracted from the number of idle workers.
     pub(super) standing: WorkersStanding,

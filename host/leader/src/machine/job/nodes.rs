@@ -1,16 +1,19 @@
 //! The nodes of a job: joining, loss, and how many workers each node should run.
 
 use super::JobMachine;
+use super::node::JobNode;
 use super::performer::{AttemptWorker, LostAttempt};
 use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
-use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, count_u32};
+use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, count_u32};
 use crate::protocol::{Order, WorkersEnd};
 
 impl JobMachine {
-    pub(super) fn on_node_joined(&mut self, node: NodeId) {
-        self.nodes.entry(node).or_default();
+    pub(super) fn on_node_joined(&mut self, node: NodeId, workers: u32) {
+        self.nodes.insert(node, JobNode { workers, ..JobNode::default() });
+        // The job did not have to make progress while it had no node.
+        self.progressed();
         if self.ending.is_some() {
             self.order(node, Order::End(WorkersEnd::AtOnce));
         }
@@ -21,8 +24,7 @@ impl JobMachine {
     /// it.
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         let Some(lost) = self.nodes.remove(&node) else { return };
-        // If a worker of the lost node was shutting down, a worker of another node must call `shutdown`.
-        self.shutdown_requested &= lost.standing.closing == 0;
+        self.repeat_shutdown(&lost);
         let mut granted: Vec<MiniBatchId> = self.granted_to(node);
         // Put back the last mini-batch first, so that the first one ends up at the front of the queue.
         granted.sort_unstable();
@@ -44,6 +46,19 @@ impl JobMachine {
         }
     }
 
+    /// If a worker of a lost node was shutting down, and no other worker has done so, a worker of another node must
+    /// call `shutdown`. Otherwise the files that `init` and `shutdown` make would be missing.
+    fn repeat_shutdown(&mut self, lost: &JobNode) {
+        if lost.standing.closing == 0 || self.has_shut_down {
+            return;
+        }
+        self.shutdown_requested = self.nodes.values().any(|node| node.standing.closing > 0);
+        if !self.shutdown_requested {
+            // The nodes that know of the end no longer start workers. Others may join.
+            self.ending.take_if(|ending| ending.status == JobStatus::Completed);
+        }
+    }
+
     fn granted_to(&self, node: NodeId) -> Vec<MiniBatchId> {
         let granted = self.granted.iter().filter(|(_, granted)| granted.node == node);
         granted.map(|(id, _)| *id).collect()
@@ -58,9 +73,13 @@ impl JobMachine {
         }
     }
 
-    /// How many workers the job wants on all nodes together while there is enough work.
+    /// How many workers the job wants on all nodes together while there is enough work. While no node takes
+    /// part: on one node.
     pub(super) fn workers(&self) -> u32 {
-        self.policy.workers.saturating_mul(count_u32(self.nodes.len().max(1)))
+        if self.nodes.is_empty() {
+            return self.policy.workers;
+        }
+        self.nodes.values().fold(0, |sum, node| sum.saturating_add(node.workers))
     }
 
     pub(super) fn is_one_past_init(&self) -> bool {
@@ -83,8 +102,8 @@ impl JobMachine {
             self.nodes.iter().partition(|(_, node)| node.standing.is_pausing);
         for (id, node) in open.into_iter().chain(pausing) {
             let live = node.standing.live();
-            let more = missing.min(self.policy.workers.saturating_sub(live));
-            if more > 0 && !self.is_hopeless(node) {
+            let more = missing.min(node.workers.saturating_sub(live));
+            if more > 0 && !node.standing.is_ending && !self.is_hopeless(node) {
                 missing -= more;
                 wants.push((*id, live + more));
             }

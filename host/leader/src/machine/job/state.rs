@@ -47,6 +47,8 @@ pub struct JobMachine {
     pub(super) restored: u64,
     /// Whether a worker was asked to end normally in this run, or ended normally in an earlier one.
     pub(super) shutdown_requested: bool,
+    /// Whether a worker that was asked to end normally has done so.
+    pub(super) has_shut_down: bool,
     pub(super) planned: u64,
     pub(super) planned_items: u64,
     pub(super) plan_finished: bool,
@@ -120,6 +122,7 @@ impl JobMachine {
             late_results: 0,
             restored: restored.ended(),
             shutdown_requested: restored.has_shut_down,
+            has_shut_down: restored.has_shut_down,
             done_before: restored.finished,
             planned: 0,
             planned_items: 0,
@@ -197,7 +200,7 @@ impl JobMachine {
             JobMessage::CommitFailed(text) => self.on_commit_failed(text),
             JobMessage::NoSpace(text) => self.fail(EndedBy::Commit, text),
             JobMessage::Cancel { reason, at_once } => self.on_cancel(reason, at_once),
-            JobMessage::NodeJoined(node) => self.on_node_joined(node),
+            JobMessage::NodeJoined(node, workers) => self.on_node_joined(node, workers),
             JobMessage::NodeLost(node) => self.on_node_lost(node),
             JobMessage::Node(node, news) => self.on_news(node, news),
             JobMessage::Tick => self.check_deadlines(),

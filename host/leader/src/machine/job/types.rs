@@ -41,8 +41,9 @@ pub enum JobMessage {
         /// Whether workers are killed immediately.
         at_once: bool,
     },
-    /// A node takes part from now on. A node that was lost and returns gets a new id.
-    NodeJoined(NodeId),
+    /// A node takes part from now on, with at most this many workers. A node that was lost and returns gets a new
+    /// id.
+    NodeJoined(NodeId, u32),
     /// A node is lost, and its later messages are ignored. Its mini-batches are granted again.
     NodeLost(NodeId),
     /// A node reports.

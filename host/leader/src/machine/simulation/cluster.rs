@@ -119,7 +119,8 @@ impl Cluster {
                 return self.check_end(result);
             }
             let before = self.now;
-            if self.nodes.is_empty() {
+            // A node that has ended its workers starts none again.
+            if self.nodes.values().all(SimulatedNode::has_ended) {
                 self.join();
             }
             self.step_plan();
@@ -175,7 +176,7 @@ impl Cluster {
             workers: BTreeMap::new(),
         };
         self.nodes.insert(id, node);
-        self.send(JobMessage::NodeJoined(id));
+        self.send(JobMessage::NodeJoined(id, self.policy.workers));
     }
 
     /// Loses a node, with its work and all messages from and to it that have not arrived.
@@ -343,6 +344,10 @@ impl Cluster {
 }
 
 impl SimulatedNode {
+    fn has_ended(&self) -> bool {
+        self.machine.standing().is_ending && self.workers.is_empty()
+    }
+
     /// Applies an action to a running worker.
     fn act(&mut self, action: NodeAction) {
         let (NodeAction::Spawn(id, _)

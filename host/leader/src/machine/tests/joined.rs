@@ -1,10 +1,10 @@
-//! A job's state machine connected to a node by direct calls (`LocalJob`).
+//! A job's state machine connected to a node by direct calls (`ConnectedJob`).
 
+use super::super::connected_job::{ConnectedJob, ConnectedOutcome, OrderTarget};
 use super::super::job::{JobAction, JobMachine, JobMessage};
-use super::super::local_job::{LocalJob, LocalOutcome, OrderTarget};
 use super::*;
-use crate::model::EndedBy;
-use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
+use crate::model::{EndedBy, NodeId};
+use crate::protocol::{NodeNews, NodeReport, NodeReports, Order, WorkersEnd, WorkersStanding};
 
 /// A node that cannot start any worker.
 #[derive(Debug, Default)]
@@ -15,7 +15,11 @@ struct NodeWithoutWorkers {
 }
 
 impl OrderTarget for NodeWithoutWorkers {
-    fn obey(&mut self, order: Order) -> Vec<NodeReport> {
+    fn first_nodes(&self) -> Vec<(NodeId, u32)> {
+        vec![(NodeId::ONLY, 2)]
+    }
+
+    fn obey(&mut self, _: NodeId, order: Order) -> Vec<NodeReport> {
         match order {
             Order::Want(_) => {
                 let worker = W0;
@@ -31,12 +35,12 @@ impl OrderTarget for NodeWithoutWorkers {
         }
     }
 
-    fn tick(&mut self) -> Vec<NodeReport> {
+    fn tick(&mut self) -> Vec<NodeReports> {
         Vec::new()
     }
 
-    fn standing(&self) -> WorkersStanding {
-        self.standing
+    fn standing(&self, _: NodeId) -> Option<WorkersStanding> {
+        Some(self.standing)
     }
 
     fn next_deadline(&self) -> Option<Duration> {
@@ -44,9 +48,9 @@ impl OrderTarget for NodeWithoutWorkers {
     }
 }
 
-fn joined(node: NodeWithoutWorkers) -> LocalJob<NodeWithoutWorkers> {
+fn joined(node: NodeWithoutWorkers) -> ConnectedJob<NodeWithoutWorkers> {
     let restored = Restored::default();
-    LocalJob::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
+    ConnectedJob::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
 }
 
 /// The node's answer may lead to another order. The answer to that order is newer than the rest of the first
@@ -56,7 +60,7 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     let mut job = joined(NodeWithoutWorkers::default());
     let mut ended_by = None;
     job.send(JobMessage::Planned(batches(1)), secs(0), &mut |outcome| {
-        if let LocalOutcome::Do(JobAction::Finish(result)) = outcome {
+        if let ConnectedOutcome::Do(JobAction::Finish(result)) = outcome {
             ended_by = result.ended_by;
         }
     });
@@ -72,7 +76,7 @@ fn the_deadline_of_a_node_counts_while_its_job_ends() {
     let standing = WorkersStanding { doomed: 1, ..WorkersStanding::default() };
     let mut job =
         joined(NodeWithoutWorkers { standing, deadline: Some(secs(31)), ended: Vec::new() });
-    job.receive(vec![NodeReport::Changed], secs(1), &mut |_| {});
+    job.receive(NodeReports::of_only_node(vec![NodeReport::Changed]), secs(1), &mut |_| {});
     let cancel = JobMessage::Cancel { reason: "asked".to_owned(), at_once: true };
     job.send(cancel, secs(1), &mut |_| {});
     assert_eq!(job.next_deadline(), Some(secs(31)));
@@ -84,8 +88,9 @@ fn messages_for_other_parts_cause_no_decision() {
     let mut job = joined(NodeWithoutWorkers::default());
     job.send(JobMessage::PlanFinished, secs(0), &mut |_| {});
     let mut passed_on = 0;
-    job.receive(vec![NodeReport::GpuUse(3)], secs(1), &mut |outcome| {
-        passed_on += usize::from(matches!(outcome, LocalOutcome::Reported(NodeReport::GpuUse(3))));
+    job.receive(NodeReports::of_only_node(vec![NodeReport::GpuUse(3)]), secs(1), &mut |outcome| {
+        passed_on +=
+            usize::from(matches!(outcome, ConnectedOutcome::Reported(NodeReport::GpuUse(3))));
     });
     assert_eq!(passed_on, 1);
 }

@@ -8,13 +8,15 @@ use crate::protocol::{NodeNews, Order, WorkersEnd, WorkersStanding};
 
 const A: NodeId = NodeId(0);
 const B: NodeId = NodeId(1);
+/// The most workers of each node.
+const WORKERS: u32 = 1;
 
 /// A job with nodes A and B, whose plan is complete.
 fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
     let restored = Restored::default();
     let mut job = JobMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
-    send(&mut job, JobMessage::NodeJoined(A), 0);
-    send(&mut job, JobMessage::NodeJoined(B), 0);
+    send(&mut job, JobMessage::NodeJoined(A, WORKERS), 0);
+    send(&mut job, JobMessage::NodeJoined(B, WORKERS), 0);
     send(&mut job, JobMessage::Planned(batches(count)), 0);
     send(&mut job, JobMessage::PlanFinished, 0);
     job
@@ -93,7 +95,7 @@ fn a_mini_batch_that_loses_several_nodes_fails() {
     let mut job = on_two_nodes(RetryPolicy { max_try: 9, ..tolerant() }, 1);
     for loss in 1..=RetryPolicy::MAX_NODE_LOSSES {
         let node = NodeId(loss + 1);
-        send(&mut job, JobMessage::NodeJoined(node), 1);
+        send(&mut job, JobMessage::NodeJoined(node, WORKERS), 1);
         assert_eq!(granted(&report_state(&mut job, node, idle(0))), [(node, 0, 1)]);
         start(&mut job, node, 0);
         let outputs = send(&mut job, JobMessage::NodeLost(node), 2);
@@ -108,7 +110,7 @@ fn a_mini_batch_that_loses_several_nodes_fails() {
 fn an_unstarted_mini_batch_is_not_blamed_for_lost_nodes() {
     let mut job = on_two_nodes(tolerant(), 1);
     for node in (2..20).map(NodeId) {
-        send(&mut job, JobMessage::NodeJoined(node), 1);
+        send(&mut job, JobMessage::NodeJoined(node, WORKERS), 1);
         assert_eq!(granted(&report_state(&mut job, node, idle(0))), [(node, 0, 1)]);
         assert_eq!(committed_failure(&send(&mut job, JobMessage::NodeLost(node), 2)), None);
     }
@@ -240,4 +242,53 @@ fn a_node_lost_during_shutdown_is_replaced() {
     let outputs = send(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
     let is_want = |output: &JobOutput| matches!(output, JobOutput::Order(B, Order::Want(1)));
     assert!(outputs.iter().any(is_want), "{outputs:#?}");
+}
+
+/// If the only worker that runs `shutdown` is lost with its node, a worker of another node runs it: the files that
+/// `init` and `shutdown` make must not be missing.
+#[test]
+fn a_shutdown_that_is_lost_is_repeated() {
+    let policy = RetryPolicy { output_action: OutputAction::SummaryOnly, ..policy() };
+    let mut job = on_two_nodes(policy, 1);
+    report_state(&mut job, A, idle(0));
+    start(&mut job, A, 0);
+    let news = finished(report(0, 1, 2, segment()));
+    send(&mut job, JobMessage::Node(A, news), 2);
+    report_state(&mut job, A, idle(1));
+    let outputs = send(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
+    let ends =
+        |output: &JobOutput| matches!(output, JobOutput::Order(_, Order::End(WorkersEnd::Done)));
+    assert_eq!(outputs.iter().filter(|output| ends(output)).count(), 2);
+    send(&mut job, JobMessage::Node(A, NodeNews::Closing), 3);
+    let ended = WorkersStanding { is_ending: true, ..WorkersStanding::default() };
+    report_state(&mut job, A, WorkersStanding { closing: 1, ..ended });
+    report_state(&mut job, B, ended);
+    let outputs = send(&mut job, JobMessage::NodeLost(A), 4);
+    assert!(!job.is_finished(), "{outputs:?}");
+    // B has ended its workers. A node that joins gets the work.
+    let c = NodeId(2);
+    let outputs = send(&mut job, JobMessage::NodeJoined(c, WORKERS), 5);
+    let wants =
+        |output: &JobOutput| matches!(output, JobOutput::Order(node, Order::Want(1)) if *node == c);
+    assert!(outputs.iter().any(wants), "{outputs:?}");
+    let outputs = report_state(&mut job, c, idle(0));
+    assert!(outputs.iter().any(ends), "{outputs:?}");
+    send(&mut job, JobMessage::Node(c, NodeNews::Closing), 6);
+    report_state(&mut job, c, WorkersStanding { closing: 1, ..ended });
+    let how = "exit code 0".to_owned();
+    let exited = NodeNews::Exited { worker: WorkerId(200_000), how, expected: true };
+    send(&mut job, JobMessage::Node(c, exited), 7);
+    // The loss of a node whose worker has run `shutdown` changes nothing.
+    let outputs = send(&mut job, JobMessage::NodeLost(c), 8);
+    assert!(job.is_finished(), "{outputs:?}");
+}
+
+/// A node that ends its workers gets no orders to start some.
+#[test]
+fn a_node_that_drains_is_left_alone() {
+    let mut job = on_two_nodes(policy(), 9);
+    let ended = WorkersStanding { is_ending: true, ..WorkersStanding::default() };
+    let outputs = report_state(&mut job, A, ended);
+    let wants = |output: &JobOutput| matches!(output, JobOutput::Order(A, Order::Want(_)));
+    assert!(!outputs.iter().any(wants), "{outputs:?}");
 }

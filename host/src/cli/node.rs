@@ -1,0 +1,93 @@
+//! `sandmill node`: the agent of a machine that runs workers of other machines' jobs.
+
+use super::broker::BrokerArgument;
+use super::config::Config;
+use super::datastores::DatastoresArgument;
+use super::exit::{Exit, Problem};
+use super::policy::PolicyArgument;
+use super::registry::RegistryNames;
+use super::run::{BackendArguments, this_program};
+use super::{say, signals};
+use crate::cancel::Cancel;
+use crate::engine::JobFile;
+use crate::load::this_machine;
+use crate::nodes::{AgentOptions, run_agent};
+use crate::run::Options;
+use crate::spec::{self, LoadContext, MachineSize, OperatorPolicy};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The message without a broker.
+const NO_BROKER: &str = "no broker is given: name the NATS server that connects the machines, as in --broker nats://HOST:4222";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct NodeArguments {
+    #[command(flatten)]
+    broker: BrokerArgument,
+    /// The name of this machine in messages [default: its host name].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// The most jobs that the machine takes part in at the same time.
+    #[arg(long, value_name = "N", default_value = "4")]
+    max_jobs: NonZeroUsize,
+    /// How many seconds workers continue without a word from the leader of their job.
+    #[arg(long, value_name = "SECONDS", default_value = "600")]
+    leader_timeout: u32,
+    /// The folder for compiled entry scripts, as for `run`.
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    #[command(flatten)]
+    backends: BackendArguments,
+    #[command(flatten)]
+    policy: PolicyArgument,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
+}
+
+/// Runs workers of jobs that leaders on other machines offer, until a signal ends the agent.
+pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
+    let broker = arguments.broker.find();
+    let broker = broker.ok_or_else(|| Problem::usage(anyhow::Error::msg(NO_BROKER)))?;
+    let config = Config::load(&arguments.policy)?;
+    let policy = arguments.policy.load()?;
+    let cancel = Cancel::new();
+    // The agent has no job directory. Each job names its own.
+    let mut options = Options::new(PathBuf::new(), this_program()?);
+    options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
+    options.onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
+    options.datastores = arguments.datastores.load()?;
+    options.policy = policy.clone();
+    let agent = AgentOptions {
+        broker,
+        name: arguments.name.clone().unwrap_or_else(host_name),
+        node: options.node(),
+        max_jobs: arguments.max_jobs.get(),
+        leader_patience: Duration::from_secs(u64::from(arguments.leader_timeout.max(1))),
+        say: Arc::new(|line: &str| say(line)),
+    };
+    let stop = cancel.clone();
+    signals::on_each(move |count, signal_name| match count {
+        1 => stop.cancel(signal_name),
+        2 => stop.cancel_at_once(signal_name),
+        _ => std::process::exit(signals::CANCELLED),
+    })
+    .map_err(Problem::usage)?;
+    let load = move |job_file: &JobFile| load(job_file, &policy);
+    run_agent(agent, Arc::new(load), &cancel).map_err(Problem::usage)?;
+    Ok(Exit::NodeEnded)
+}
+
+/// Reads a job file of another machine.
+fn load(job_file: &JobFile, policy: &OperatorPolicy) -> Result<spec::JobSpec, String> {
+    let names = RegistryNames::with(job_file.latest.clone());
+    let machine = MachineSize { has_broker: true, ..this_machine() };
+    let context = LoadContext { policy, registrations: &names, machine: &machine };
+    let loaded = spec::load(&job_file.path, &job_file.overrides, context);
+    loaded.map_err(|errors| errors.to_string().replace('\n', "; "))
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

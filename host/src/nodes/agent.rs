@@ -1,0 +1,211 @@
+//! The agent on a machine: takes part in the jobs that leaders offer.
+
+use super::agent_error::AgentError;
+use super::agent_options::{AgentOptions, LoadJob, Wish};
+use super::job_part::{PartEnd, take_part};
+use crate::bus::{BUS_PROTOCOL, Bus, OFFERS, Offer, decode_message};
+use crate::cancel::Cancel;
+use crate::model::{is_random_name, printable};
+use std::collections::BTreeMap;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+
+/// How often the agent looks whether a part has ended.
+const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// After a leader refused this agent, or the agent declined the job, the agent ignores the leader for this time.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(30);
+/// The most refusals that the agent remembers.
+const MAX_REFUSALS: usize = 1000;
+
+/// A part in a job.
+struct Part {
+    job: String,
+    leader: String,
+    epoch: u64,
+    wish: watch::Sender<Wish>,
+    thread: JoinHandle<Result<PartEnd, AgentError>>,
+}
+
+/// Takes part in jobs until `cancel` is requested. Then what runs is finished, and the rest is given back.
+///
+/// # Errors
+/// If the broker cannot be reached at the start.
+pub(crate) fn run_agent(
+    options: AgentOptions,
+    load: LoadJob,
+    cancel: &Cancel,
+) -> Result<(), AgentError> {
+    let bus = Bus::connect(&options.broker, &format!("agent-{}", options.name))?;
+    bus.subscribe(OFFERS.to_owned())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(AgentError::Thread)?;
+    (options.say)(&format!("{} waits for jobs", options.name));
+    let agent = Agent {
+        bus,
+        options,
+        load,
+        parts: BTreeMap::new(),
+        refusals: BTreeMap::new(),
+        epochs: BTreeMap::new(),
+    };
+    runtime.block_on(Box::pin(agent.drive(cancel)));
+    Ok(())
+}
+
+struct Agent {
+    bus: Bus,
+    options: AgentOptions,
+    load: LoadJob,
+    /// By the id of the run.
+    parts: BTreeMap<String, Part>,
+    /// When this agent was refused, by the leader's name.
+    refusals: BTreeMap<String, Instant>,
+    /// The highest [epoch](Offer::epoch) of each run that was offered lately.
+    epochs: BTreeMap<String, u64>,
+}
+
+impl Agent {
+    async fn drive(mut self, cancel: &Cancel) {
+        let mut stop = cancel.watch();
+        let mut is_stopping = false;
+        loop {
+            self.reap();
+            if is_stopping && self.parts.is_empty() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                Ok(()) = stop.changed() => {
+                    let request = stop.borrow_and_update().clone();
+                    if let Some(request) = request {
+                        is_stopping = true;
+                        self.stop_all(if request.at_once { Wish::Quit } else { Wish::Drain });
+                    }
+                }
+                message = self.bus.next() => {
+                    if let (false, Ok(offer)) = (is_stopping, decode_message(&message.payload)) {
+                        self.consider(offer);
+                    }
+                }
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+            }
+        }
+    }
+
+    fn stop_all(&self, wish: Wish) {
+        let running = self.parts.len();
+        if running > 0 && wish == Wish::Drain {
+            self.say(&format!(
+                "jobs here: {running}. What their workers do now is finished, and the rest is given back"
+            ));
+        }
+        for part in self.parts.values() {
+            // If this fails, the part has ended.
+            let _ = part.wish.send(wish);
+        }
+    }
+
+    fn say(&self, line: &str) {
+        (self.options.say)(line);
+    }
+
+    /// Takes part in an offered job, if it can.
+    fn consider(&mut self, offer: Offer) {
+        let job = printable(&offer.job).into_owned();
+        if let Some(part) = self.parts.get(&offer.run) {
+            // If sending fails, the part has ended.
+            let _ = if part.leader == offer.leader {
+                part.wish.send(Wish::Renew)
+            } else if offer.epoch > part.epoch {
+                // The other leader knows nothing of the attempts that run here.
+                part.wish.send(Wish::Quit)
+            } else {
+                Ok(())
+            };
+            return;
+        }
+        if !is_random_name(&offer.leader) || self.is_outdated(&offer) {
+            return;
+        }
+        let was_refused = |at: &Instant| at.elapsed() < REFUSAL_PAUSE;
+        if self.refusals.get(&offer.leader).is_some_and(was_refused)
+            || self.parts.len() >= self.options.max_jobs
+        {
+            return;
+        }
+        if offer.protocol != BUS_PROTOCOL || offer.version != env!("CARGO_PKG_VERSION") {
+            self.say(&format!(
+                "the job {job} is not for this agent: its leader has version {}, and this is version {}",
+                printable(&offer.version),
+                env!("CARGO_PKG_VERSION")
+            ));
+            return self.remember_refusal(offer.leader);
+        }
+        self.say(&format!("offers to run workers of the job {job}"));
+        let (wish, wishes) = watch::channel(Wish::TakePart);
+        let (options, load, run) = (self.options.clone(), self.load.clone(), offer.run.clone());
+        let (leader, epoch) = (offer.leader.clone(), offer.epoch);
+        let thread = thread::Builder::new().name("part".to_owned());
+        match thread.spawn(move || take_part(&offer, &options, load, wishes)) {
+            Ok(thread) => {
+                self.parts.insert(run, Part { job, leader, epoch, wish, thread });
+            }
+            Err(error) => self.say(&AgentError::Thread(error).to_string()),
+        }
+    }
+
+    /// Whether another leader has led the run after this one. Remembers the latest leader.
+    fn is_outdated(&mut self, offer: &Offer) -> bool {
+        if self.epochs.len() >= MAX_REFUSALS {
+            self.epochs.retain(|run, _| self.parts.contains_key(run));
+        }
+        let latest = self.epochs.entry(offer.run.clone()).or_default();
+        *latest = offer.epoch.max(*latest);
+        offer.epoch < *latest
+    }
+
+    fn remember_refusal(&mut self, leader: String) {
+        self.refusals.retain(|_, at| at.elapsed() < REFUSAL_PAUSE);
+        if self.refusals.len() < MAX_REFUSALS {
+            self.refusals.insert(leader, Instant::now());
+        }
+    }
+
+    /// Notes the parts that have ended.
+    fn reap(&mut self) {
+        let is_over = |(_, part): &(&String, &Part)| part.thread.is_finished();
+        let over: Vec<String> =
+            self.parts.iter().filter(is_over).map(|(run, _)| run.clone()).collect();
+        for run in over {
+            let Some(Part { job, leader, thread, .. }) = self.parts.remove(&run) else { continue };
+            let text = match thread.join() {
+                Ok(Ok(PartEnd::Over)) => format!("the job {job} is over"),
+                Ok(Ok(PartEnd::Stopped | PartEnd::Renewed)) => {
+                    format!("takes no part in the job {job} any longer")
+                }
+                Ok(Ok(PartEnd::GivenUp)) => {
+                    format!("the leader of the job {job} gave up this machine")
+                }
+                Ok(Ok(PartEnd::LeaderLost)) => {
+                    format!("the leader of the job {job} is silent; its workers were ended")
+                }
+                Ok(Ok(PartEnd::Refused(reason) | PartEnd::Declined(reason))) => {
+                    self.remember_refusal(leader);
+                    format!("takes no part in the job {job}: {}", printable(&reason))
+                }
+                Ok(Err(error)) => {
+                    self.remember_refusal(leader);
+                    format!("takes no part in the job {job}: {error}")
+                }
+                Err(_) => {
+                    self.remember_refusal(leader);
+                    format!(
+                        "a defect of Sandmill ended the part in the job {job}; please report it"
+                    )
+                }
+            };
+            self.say(&text);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! How an agent works, and what it wants of its parts in jobs.
+
+use crate::bus::Broker;
+use crate::engine::JobFile;
+use crate::node::NodeOptions;
+use crate::spec::JobSpec;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Reads a job file on this machine. The error is a text for the user.
+pub(crate) type LoadJob = Arc<dyn Fn(&JobFile) -> Result<JobSpec, String> + Send + Sync>;
+
+/// How an agent works.
+#[derive(Clone)]
+pub(crate) struct AgentOptions {
+    pub(crate) broker: Broker,
+    /// The agent's name, for users.
+    pub(crate) name: String,
+    /// What concerns this machine.
+    pub(crate) node: NodeOptions,
+    /// The most jobs at the same time.
+    pub(crate) max_jobs: usize,
+    /// How long workers may run without a leader.
+    pub(crate) leader_patience: Duration,
+    /// Receives lines for the operator.
+    pub(crate) say: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// What the agent wants of its part in a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// To take part.
+    TakePart,
+    /// To take part again, if the part has ended its workers: the leader wants nodes again.
+    Renew,
+    /// To finish what runs, and give back the rest.
+    Drain,
+    /// To end at once.
+    Quit,
+}

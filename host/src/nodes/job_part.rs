@@ -1,0 +1,521 @@
+//! An agent's part in one job: it runs workers as the leader orders, and reports what they did.
+
+use super::agent_error::AgentError;
+use super::agent_options::{AgentOptions, LoadJob, Wish};
+use super::preparing::{PreparedPart, prepare};
+use crate::bus::{
+    BUS_PROTOCOL, Bus, BusMessage, FromNode, JobForNode, Link, Offer, Packet, ToNode,
+    decode_message, encode_message, report_messages, to_leader, to_node,
+};
+use crate::model::random_name;
+use crate::node::RunningJob;
+use crate::protocol::node::PlanOptions;
+use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// After the job's end, the agent waits this long for the leader's last message.
+const END_PATIENCE: Duration = Duration::from_secs(15);
+/// How long killed workers may take to end.
+const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the last messages may take to arrive.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+/// In this many rounds at most, messages of workers are read before the clock is checked.
+const MAX_ROUNDS: u32 = 100;
+
+/// How an agent's part in a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum PartEnd {
+    /// The job is over.
+    Over,
+    /// The leader wants no node, or not this one.
+    Refused(String),
+    /// This machine cannot run the job.
+    Declined(String),
+    /// The leader does not count on this agent any longer.
+    GivenUp,
+    /// The leader was silent for too long.
+    LeaderLost,
+    /// The agent was asked to end, or another leader leads the job.
+    Stopped,
+    /// The leader wants nodes again after it has ended the workers here.
+    Renewed,
+}
+
+/// Takes part in a job until the part ends.
+///
+/// # Errors
+/// If the broker cannot be reached, or results cannot be made durable.
+pub(super) fn take_part(
+    offer: &Offer,
+    options: &AgentOptions,
+    load: LoadJob,
+    wish: watch::Receiver<Wish>,
+) -> Result<PartEnd, AgentError> {
+    let incarnation = random_name();
+    let bus = Bus::connect(&options.broker, &format!("node-{incarnation}"))?;
+    bus.subscribe(to_node(&incarnation))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(AgentError::Thread)?;
+    let part = JobPart {
+        link: Link::new(Duration::ZERO),
+        leader_name: offer.leader.clone(),
+        leader: to_leader(&offer.leader, &incarnation),
+        bus,
+        options: options.clone(),
+        load,
+        start: Instant::now(),
+        wish,
+        preparing: None,
+        work: None,
+        outbox: Vec::new(),
+        has_changed: false,
+        parts: Vec::new(),
+        syncing: None,
+        broken: None,
+        end: None,
+    };
+    // Boxed, because the future is large.
+    let end = runtime.block_on(Box::pin(part.drive()));
+    // A store that hangs must not keep the agent.
+    runtime.shutdown_background();
+    end
+}
+
+/// What the agent runs for the job.
+#[derive(Debug)]
+struct Work {
+    running: RunningJob,
+    prepared: PreparedPart,
+}
+
+/// Reports whose rows and files are being made durable.
+#[derive(Debug)]
+struct Syncing {
+    reports: Vec<NodeReport>,
+    task: JoinHandle<Result<(), AgentError>>,
+}
+
+struct JobPart {
+    bus: Bus,
+    link: Link,
+    leader_name: String,
+    /// The subject of the leader.
+    leader: String,
+    options: AgentOptions,
+    load: LoadJob,
+    start: Instant,
+    wish: watch::Receiver<Wish>,
+    preparing: Option<oneshot::Receiver<Result<PreparedPart, AgentError>>>,
+    /// `None` until the job is prepared.
+    work: Option<Work>,
+    /// Reports that are not sent.
+    outbox: Vec<NodeReport>,
+    /// Whether the state of the workers has changed since the last report of it.
+    has_changed: bool,
+    /// The first grants of an order whose rest has not arrived.
+    parts: Vec<Order>,
+    /// Later reports wait for these.
+    syncing: Option<Syncing>,
+    /// Whether results could not be made durable.
+    broken: Option<AgentError>,
+    end: Option<PartEnd>,
+}
+
+impl JobPart {
+    async fn drive(mut self) -> Result<PartEnd, AgentError> {
+        self.send(&FromNode::Hello {
+            name: self.options.name.clone(),
+            protocol: BUS_PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        });
+        loop {
+            self.flush();
+            self.wait().await;
+            self.receive_from_workers().await;
+            self.send_reports();
+            if let Some(error) = self.broken.take() {
+                self.leave(&error.to_string()).await;
+                return Err(error);
+            }
+            self.check_silence();
+            if let Some(end) = self.end.take() {
+                match &end {
+                    PartEnd::Stopped => self.leave("the agent ends").await,
+                    PartEnd::Renewed => self.leave("it joins again").await,
+                    _ => {
+                        self.stop_workers().await;
+                        self.say_last_words().await;
+                    }
+                }
+                return Ok(end);
+            }
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Queues a message for the leader.
+    fn send(&mut self, message: &FromNode) {
+        // Plain data always encodes. If it did not, the leader would grant the attempts again later.
+        if let Ok(bytes) = encode_message(message) {
+            self.link.send(bytes);
+        }
+    }
+
+    /// Sends what is due, to workers and to the leader.
+    fn flush(&mut self) {
+        if let Some(work) = &mut self.work {
+            work.running.flush();
+        }
+        for frame in self.link.poll(self.now()) {
+            if let Ok(bytes) = encode_message(&Packet::Frame(frame)) {
+                self.bus.publish(self.leader.clone(), bytes);
+            }
+        }
+    }
+
+    async fn wait(&mut self) {
+        let patience = self.link.heard().saturating_add(self.patience());
+        let node = self.work.as_ref().and_then(|work| work.running.next_deadline());
+        let deadline = self.link.next_deadline().min(patience).min(node.unwrap_or(Duration::MAX));
+        let due = self.start.checked_add(deadline);
+        let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(1));
+        tokio::select! {
+            biased;
+            Ok(()) = self.wish.changed() => self.on_wish(),
+            message = self.bus.next() => self.receive(&message),
+            prepared = next_prepared(&mut self.preparing) => self.on_prepared(prepared),
+            synced = next_synced(&mut self.syncing) => self.on_synced(synced),
+            reports = next_reports(&mut self.work) => self.collect(reports),
+            () = tokio::time::sleep_until(due.into()) => {}
+        }
+    }
+
+    fn on_wish(&mut self) {
+        let wish = *self.wish.borrow_and_update();
+        match wish {
+            Wish::TakePart => {}
+            // The job needs nodes again, although its end was near.
+            Wish::Renew if self.has_ended() && self.has_reported() => {
+                self.end = Some(PartEnd::Renewed);
+            }
+            Wish::Renew => {}
+            Wish::Drain if self.work.is_some() => self.obey(Order::End(WorkersEnd::Orderly)),
+            Wish::Drain | Wish::Quit => self.end = Some(PartEnd::Stopped),
+        }
+    }
+
+    fn receive(&mut self, message: &BusMessage) {
+        let now = self.now();
+        let messages = match decode_message(&message.payload) {
+            Ok(Packet::Frame(frame)) => self.link.receive(frame, now).map_err(|_| ()),
+            Ok(Packet::Gone) | Err(_) => Err(()),
+        };
+        let Ok(messages) = messages else {
+            self.end = Some(PartEnd::GivenUp);
+            return;
+        };
+        for message in messages {
+            match decode_message(&message) {
+                Ok(message) => self.on_message(message),
+                Err(_) => self.end = Some(PartEnd::GivenUp),
+            }
+        }
+    }
+
+    fn on_message(&mut self, message: ToNode) {
+        match message {
+            ToNode::Accepted(job) => self.prepare(job),
+            ToNode::Refused(reason) => self.end = Some(PartEnd::Refused(reason)),
+            ToNode::Tables(tables) => {
+                if let Some(work) = &mut self.work {
+                    work.running.know_tables(tables);
+                }
+            }
+            ToNode::PartOfOrder(part) => self.parts.push(part),
+            ToNode::Order(order) => {
+                let order = self.parts.drain(..).rev().fold(order, joined);
+                self.obey(order);
+            }
+            ToNode::Reclaimable { worker, id, attempt } => {
+                if let Some(work) = &mut self.work {
+                    work.running.mark_reclaimable(worker, id, attempt);
+                }
+            }
+            ToNode::Over => self.end = Some(PartEnd::Over),
+        }
+    }
+
+    /// Prepares the job on a thread of its own, so that the leader hears from this agent meanwhile.
+    fn prepare(&mut self, job: JobForNode) {
+        let (sender, receiver) = oneshot::channel();
+        let (options, load) = (self.options.clone(), self.load.clone());
+        let leader = self.leader_name.clone();
+        let thread = std::thread::Builder::new().name("prepare".to_owned());
+        let spawned = thread.spawn(move || {
+            // If this fails, the part has ended.
+            let _ = sender.send(prepare(&job, &leader, &options, &load));
+        });
+        match spawned {
+            Ok(_) => self.preparing = Some(receiver),
+            Err(error) => self.decline(&AgentError::Thread(error)),
+        }
+    }
+
+    fn on_prepared(&mut self, prepared: Result<PreparedPart, AgentError>) {
+        self.preparing = None;
+        match prepared.and_then(|prepared| self.begin(prepared)) {
+            Ok(()) => {}
+            Err(error) => self.decline(&error),
+        }
+    }
+
+    fn begin(&mut self, mut prepared: PreparedPart) -> Result<(), AgentError> {
+        let mut running = prepared.job.start(&PlanOptions::default())?;
+        prepared.job.begin(&mut running, self.start, prepared.first_worker, true);
+        running.watch()?;
+        self.send(&FromNode::Prepared {
+            component: prepared.component.clone(),
+            settings: prepared.settings.clone(),
+            workers: prepared.workers,
+        });
+        self.work = Some(Work { running, prepared });
+        Ok(())
+    }
+
+    fn decline(&mut self, error: &AgentError) {
+        let reason = error.to_string();
+        self.send(&FromNode::Declined(reason.clone()));
+        self.end = Some(PartEnd::Declined(reason));
+    }
+
+    fn obey(&mut self, order: Order) {
+        let Some(work) = &mut self.work else { return };
+        let before = without_ages(work.running.standing());
+        let reports = work.running.obey(order);
+        // The leader learns that the order was carried out. If it changed nothing, an answer would lead to the same
+        // order again.
+        self.has_changed |= without_ages(work.running.standing()) != before;
+        self.collect(reports);
+    }
+
+    /// Collects reports for the leader.
+    fn collect(&mut self, reports: Vec<NodeReport>) {
+        for report in reports {
+            match report {
+                NodeReport::Changed => self.has_changed = true,
+                report => self.outbox.push(report),
+            }
+        }
+    }
+
+    /// Reads everything that workers have sent, then checks whether one of them is late.
+    async fn receive_from_workers(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            // The tasks that read the workers' messages run in these turns.
+            for _ in 0..2 {
+                tokio::task::yield_now().await;
+            }
+            let mut taken = 0;
+            while let Some(reports) =
+                self.work.as_mut().and_then(|work| work.running.next_queued_reports())
+            {
+                self.collect(reports);
+                taken += 1;
+            }
+            if taken == 0 {
+                break;
+            }
+        }
+        let now = self.now();
+        let Some(work) = &mut self.work else { return };
+        if work.running.next_deadline().is_some_and(|deadline| now >= deadline) {
+            let reports = work.running.tick();
+            self.collect(reports);
+        }
+    }
+
+    /// Sends the collected reports. What they say of rows and files is made durable first, on another thread, so
+    /// that a slow disk does not silence this agent.
+    fn send_reports(&mut self) {
+        let Some(work) = &self.work else { return };
+        if self.syncing.is_some() {
+            return;
+        }
+        if std::mem::take(&mut self.has_changed) {
+            let standing = work.running.standing();
+            self.outbox.push(NodeReport::News(NodeNews::Standing(standing)));
+        }
+        let reports = std::mem::take(&mut self.outbox);
+        if reports.iter().any(has_results) {
+            let folder = work.prepared.folder.work();
+            let task = tokio::task::spawn_blocking(move || sync_file_system_of(folder));
+            self.syncing = Some(Syncing { reports, task });
+        } else if !reports.is_empty() {
+            self.report(reports);
+        }
+    }
+
+    fn on_synced(&mut self, synced: Result<(), AgentError>) {
+        let Some(Syncing { reports, .. }) = self.syncing.take() else { return };
+        match synced {
+            Ok(()) => self.report(reports),
+            Err(error) => self.broken = Some(error),
+        }
+    }
+
+    fn report(&mut self, reports: Vec<NodeReport>) {
+        for message in report_messages(reports) {
+            self.send(&message);
+        }
+    }
+
+    /// Whether the job has ended here, so that no worker is left.
+    fn has_ended(&self) -> bool {
+        let standing = self.work.as_ref().map(|work| work.running.standing());
+        standing.is_some_and(|standing| standing.is_ending && standing.workers() == 0)
+    }
+
+    /// How long the leader may be silent.
+    fn patience(&self) -> Duration {
+        match &self.work {
+            Some(_) if self.has_ended() => END_PATIENCE,
+            Some(_) => self.options.leader_patience,
+            None if self.preparing.is_some() => self.options.leader_patience,
+            None => END_PATIENCE,
+        }
+    }
+
+    fn check_silence(&mut self) {
+        if *self.wish.borrow() == Wish::Drain && self.has_drained() {
+            self.end.get_or_insert(PartEnd::Stopped);
+        }
+        if self.link.silence(self.now()) >= self.patience() {
+            self.end.get_or_insert(PartEnd::LeaderLost);
+        }
+    }
+
+    /// Whether no worker runs any longer, and the leader knows what all of them did.
+    fn has_drained(&self) -> bool {
+        let has_worker =
+            self.work.as_ref().is_some_and(|work| work.running.standing().workers() > 0);
+        !has_worker && self.has_reported()
+    }
+
+    /// Whether the leader knows everything that has happened here.
+    fn has_reported(&self) -> bool {
+        let is_sent = self.outbox.is_empty() && self.syncing.is_none() && !self.has_changed;
+        is_sent && self.link.is_acknowledged()
+    }
+
+    /// Ends the part, and says so.
+    async fn leave(&mut self, reason: &str) {
+        self.stop_workers().await;
+        self.send(&FromNode::Leaving(reason.to_owned()));
+        self.say_last_words().await;
+        if let Ok(bytes) = encode_message(&Packet::Gone) {
+            self.bus.publish(self.leader.clone(), bytes);
+        }
+    }
+
+    /// Waits until the leader has all messages, or does not listen.
+    async fn say_last_words(&mut self) {
+        let until = self.now() + LAST_WORDS;
+        // Also until the leader knows what has arrived here.
+        while !self.link.is_idle() && self.now() < until {
+            self.flush();
+            let due = self.start + self.link.next_deadline().min(until);
+            tokio::select! {
+                message = self.bus.next() => {
+                    let now = self.now();
+                    let Ok(Packet::Frame(frame)) = decode_message(&message.payload) else { return };
+                    if self.link.receive(frame, now).is_err() {
+                        return;
+                    }
+                }
+                () = tokio::time::sleep_until(due.into()) => {}
+            }
+        }
+        self.flush();
+    }
+
+    /// Kills the workers that are left.
+    async fn stop_workers(&mut self) {
+        let Some(Work { mut running, .. }) = self.work.take() else { return };
+        running.obey(Order::End(WorkersEnd::AtOnce));
+        let until = Instant::now() + KILL_PATIENCE;
+        while running.standing().workers() > 0 && Instant::now() < until {
+            let deadline = tokio::time::sleep_until(until.into());
+            tokio::select! {
+                _ = running.next(false) => {}
+                () = deadline => {}
+            }
+        }
+        running.close();
+        running.end_watch();
+    }
+}
+
+/// Whether a report says that a worker has left rows or files.
+fn has_results(report: &NodeReport) -> bool {
+    match report {
+        NodeReport::News(NodeNews::Finished { report, .. }) => report.outcome.is_ok(),
+        NodeReport::WorkerDone(_) => true,
+        _ => false,
+    }
+}
+
+fn sync_file_system_of(folder: PathBuf) -> Result<(), AgentError> {
+    let synced = File::open(&folder).and_then(|opened| Ok(rustix::fs::syncfs(opened)?));
+    synced.map_err(|source| AgentError::Sync { folder, source })
+}
+
+/// The order with the grants of an earlier part of it.
+fn joined(order: Order, part: Order) -> Order {
+    match (part, order) {
+        (Order::Grant(first), Order::Grant(rest)) => Order::Grant([first, rest].concat()),
+        (Order::GrantAhead(first), Order::GrantAhead(rest)) => {
+            Order::GrantAhead([first, rest].concat())
+        }
+        // The leader sends no such parts.
+        (_, order) => order,
+    }
+}
+
+/// The state of the workers, without what only the passing of time changes.
+fn without_ages(standing: WorkersStanding) -> WorkersStanding {
+    WorkersStanding { last_start: None, ..standing }
+}
+
+async fn next_synced(syncing: &mut Option<Syncing>) -> Result<(), AgentError> {
+    match syncing {
+        Some(Syncing { task, .. }) => {
+            task.await.unwrap_or_else(|error| Err(AgentError::Thread(std::io::Error::other(error))))
+        }
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_prepared(
+    preparing: &mut Option<oneshot::Receiver<Result<PreparedPart, AgentError>>>,
+) -> Result<PreparedPart, AgentError> {
+    match preparing {
+        Some(receiver) => receiver.await.unwrap_or_else(|_| {
+            Err(AgentError::Thread(std::io::Error::other("it has ended unexpectedly")))
+        }),
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_reports(work: &mut Option<Work>) -> Vec<NodeReport> {
+    match work {
+        Some(work) => work.running.next(false).await,
+        None => std::future::pending().await,
+    }
+}

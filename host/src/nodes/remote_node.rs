@@ -1,0 +1,111 @@
+//! One node on another machine, as its leader sees it.
+
+use crate::bus::{Bus, Link, Packet, ToNode, encode_message, to_node};
+use crate::model::{NodeId, WorkerId};
+use crate::protocol::{NodeNews, NodeReport};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// What a node does for the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeStage {
+    /// It has sent nothing that counts.
+    New,
+    /// It has a number, and prepares the job.
+    Prepares(NodeId),
+    /// It runs workers.
+    Works(NodeId),
+    /// It takes no part.
+    Dismissed,
+}
+
+/// The leader's connection to one incarnation of an agent.
+#[derive(Debug)]
+pub(super) struct RemoteNode {
+    pub(super) link: Link,
+    pub(super) stage: NodeStage,
+    /// When this stage began.
+    pub(super) since: Duration,
+    /// Whether the node was ordered to end its workers.
+    pub(super) was_ended: bool,
+    /// The agent's name, for the user.
+    pub(super) name: String,
+    /// The workers that have not exited, as far as the node has reported.
+    pub(super) workers: BTreeSet<WorkerId>,
+    subject: String,
+}
+
+impl RemoteNode {
+    pub(super) fn new(incarnation: &str, now: Duration) -> Self {
+        Self {
+            link: Link::new(now),
+            stage: NodeStage::New,
+            since: now,
+            was_ended: false,
+            name: String::new(),
+            workers: BTreeSet::new(),
+            subject: to_node(incarnation),
+        }
+    }
+
+    /// The node's number. `None` if it takes no part in the job.
+    pub(super) fn number(&self) -> Option<NodeId> {
+        match self.stage {
+            NodeStage::Prepares(number) | NodeStage::Works(number) => Some(number),
+            NodeStage::New | NodeStage::Dismissed => None,
+        }
+    }
+
+    /// Whether the node runs workers.
+    pub(super) fn works(&self) -> bool {
+        matches!(self.stage, NodeStage::Works(_))
+    }
+
+    /// Notes which workers the node has.
+    pub(super) fn observe(&mut self, reports: &[NodeReport]) {
+        for report in reports {
+            match report {
+                NodeReport::News(NodeNews::Spawned { worker, .. }) => {
+                    self.workers.insert(*worker);
+                }
+                NodeReport::WorkerGone(worker) => {
+                    self.workers.remove(worker);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What the leader must learn if the node is lost.
+    pub(super) fn last_reports(&self) -> Vec<NodeReport> {
+        let exited = self.workers.iter().flat_map(|worker| {
+            let how = "ended, because its node is lost".to_owned();
+            let exited = NodeNews::Exited { worker: *worker, how, expected: false };
+            [NodeReport::News(exited), NodeReport::WorkerGone(*worker)]
+        });
+        exited.chain([NodeReport::Lost]).collect()
+    }
+
+    /// Queues a message. [`flush`](Self::flush) sends it.
+    pub(super) fn send(&mut self, message: &ToNode) {
+        // Plain data always encodes. If it did not, the node would be late, and then lost.
+        if let Ok(bytes) = encode_message(message) {
+            self.link.send(bytes);
+        }
+    }
+
+    /// Takes no part from now on, because of `reason`.
+    pub(super) fn dismiss(&mut self, reason: String) {
+        self.send(&ToNode::Refused(reason));
+        self.stage = NodeStage::Dismissed;
+    }
+
+    /// Sends what is due.
+    pub(super) fn flush(&mut self, bus: &Bus, now: Duration) {
+        for frame in self.link.poll(now) {
+            if let Ok(bytes) = encode_message(&Packet::Frame(frame)) {
+                bus.publish(self.subject.clone(), bytes);
+            }
+        }
+    }
+}

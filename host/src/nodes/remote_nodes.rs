@@ -1,0 +1,521 @@
+//! The nodes of a job on other machines, as the job's leader sees them.
+
+use super::logs::copy_logs;
+use super::proof::take_number;
+use super::remote_node::{NodeStage, RemoteNode};
+use super::reports::is_allowed;
+use crate::bus::{
+    BUS_PROTOCOL, Bus, BusError, BusMessage, FromNode, JobForNode, OFFERS, Offer, Packet, ToNode,
+    decode_message, encode_message, messages_of, to_leader, to_node,
+};
+use crate::engine::RemoteWork;
+use crate::model::{MiniBatchId, NodeId, TableFormat, WorkerId, printable, random_name};
+use crate::protocol::{NodeReport, NodeReports, Order};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How often the leader looks whether nodes are silent.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+/// If the leader has not heard its own voice for this long, the broker passes nothing on, or the leader's process was
+/// paused. Then the silence of nodes says nothing about them.
+const DEAF_AFTER: Duration = Duration::from_millis(2500);
+/// The last part of the subject on which the leader hears itself.
+const ECHO: &str = "echo";
+/// An agent that prepares the job for longer than this keeps no place in the job from others.
+const PREPARES_WITHIN: Duration = Duration::from_secs(60);
+/// The time between two offers.
+const OFFER_INTERVAL: Duration = Duration::from_secs(1);
+/// When the user learns that nodes are missing.
+const NOTICE_AFTER: Duration = Duration::from_secs(10);
+/// How long the end of the job waits until its nodes know.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// How long the end of the job waits for its last messages to leave.
+const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// The most agents that the leader has a connection to. Others must wait.
+const MAX_LINKS: usize = 4096;
+
+/// The nodes of a job on other machines.
+#[derive(Debug)]
+pub(crate) struct RemoteNodes {
+    bus: Bus,
+    work: RemoteWork,
+    /// The log tree of the job directory.
+    logs: PathBuf,
+    /// The random name of this leader.
+    leader: String,
+    epoch: u64,
+    /// A node that has been silent for this long is lost.
+    patience: Duration,
+    start: Instant,
+    /// By the incarnation of the agent.
+    nodes: BTreeMap<String, RemoteNode>,
+    /// The lowest number that may be free.
+    next_number: u32,
+    /// How tables are read. `None` until the planner has inspected them.
+    tables: Option<Vec<TableFormat>>,
+    /// Reports that the leader has not taken yet.
+    pending: VecDeque<NodeReports>,
+    /// Notices that the user has had. An agent that declines a job may return.
+    said: BTreeSet<String>,
+    offer_at: Duration,
+    /// When the leader last looked whether nodes are silent.
+    looked: Duration,
+    /// When the leader last heard its own voice.
+    echo: Duration,
+    /// Until when the leader could hear nothing. The silence of nodes counts from then on.
+    deaf_until: Duration,
+    /// When to notify the user if nodes are missing. `None` if that was done.
+    notice_at: Option<Duration>,
+    /// Whether a node was lost that was ending its workers. Then the job may need another one, although the nodes
+    /// that have ended are still there.
+    lost_one_at_end: bool,
+    is_over: bool,
+}
+
+impl RemoteNodes {
+    /// Nodes on other machines, none of which takes part yet. `leader` is a [random name](random_name). `logs` is the log tree of the job directory.
+    ///
+    /// # Errors
+    /// If the broker cannot be reached.
+    pub(crate) fn new(
+        bus: Bus,
+        work: RemoteWork,
+        leader: String,
+        logs: PathBuf,
+        patience: Duration,
+    ) -> Result<Self, BusError> {
+        bus.subscribe(to_leader(&leader, "*"))?;
+        Ok(Self {
+            bus,
+            work,
+            logs,
+            leader,
+            epoch: 0,
+            patience,
+            start: Instant::now(),
+            nodes: BTreeMap::new(),
+            next_number: 0,
+            tables: None,
+            pending: VecDeque::new(),
+            said: BTreeSet::new(),
+            offer_at: Duration::ZERO,
+            looked: Duration::ZERO,
+            echo: Duration::ZERO,
+            deaf_until: Duration::ZERO,
+            notice_at: Some(NOTICE_AFTER),
+            lost_one_at_end: false,
+            is_over: false,
+        })
+    }
+
+    /// Begins to offer the job to agents.
+    pub(crate) fn begin(&mut self, epoch: u64) {
+        self.epoch = epoch;
+        self.start = Instant::now();
+        self.keep_up();
+    }
+
+    fn now(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Waits until a node reports something. The future can be dropped while it waits.
+    pub(crate) async fn next(&mut self) -> NodeReports {
+        loop {
+            if let Some(reports) = self.pending.pop_front() {
+                return reports;
+            }
+            let due = (self.start + self.next_deadline()).into();
+            tokio::select! {
+                biased;
+                message = self.bus.next() => self.receive(&message),
+                () = tokio::time::sleep_until(due) => self.keep_up(),
+            }
+        }
+    }
+
+    /// What nodes have already reported, if there is something.
+    pub(crate) fn next_queued(&mut self) -> Option<NodeReports> {
+        while self.pending.is_empty() {
+            let message = self.bus.try_next()?;
+            self.receive(&message);
+        }
+        self.pending.pop_front()
+    }
+
+    /// When [`keep_up`](Self::keep_up) is due.
+    fn next_deadline(&self) -> Duration {
+        let links = self.nodes.values().map(|node| node.link.next_deadline());
+        let first = links.min().unwrap_or(Duration::MAX);
+        first.min(self.looked.saturating_add(LOOK_INTERVAL))
+    }
+
+    /// Does what is due: sends offers, heartbeats and lost messages, and gives up silent nodes.
+    fn keep_up(&mut self) {
+        let now = self.now();
+        self.looked = now;
+        if self.is_deaf(now) {
+            self.deaf_until = now;
+        }
+        let is_silent = |node: &RemoteNode| {
+            now.saturating_sub(node.link.heard().max(self.deaf_until)) >= self.patience
+        };
+        let silent = self.nodes.iter().filter(|(_, node)| is_silent(node));
+        let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
+        for incarnation in silent {
+            self.lose(
+                &incarnation,
+                &format!("no word from it for {} s", self.patience.as_secs_f64()),
+            );
+        }
+        self.nodes.retain(|_, node| node.stage != NodeStage::Dismissed || !node.link.is_idle());
+        if now >= self.offer_at {
+            self.offer_at = now + OFFER_INTERVAL;
+            self.bus.publish(to_leader(&self.leader, ECHO), Vec::new());
+            self.offer();
+        }
+        self.say_if_nodes_are_missing(now);
+        self.flush_links();
+    }
+
+    /// Whether the leader could not hear nodes now. If the broker does not let the leader hear itself, the connection
+    /// decides.
+    fn is_deaf(&self, now: Duration) -> bool {
+        match self.echo {
+            Duration::ZERO => !self.bus.is_connected(),
+            echo => now.saturating_sub(echo) >= DEAF_AFTER,
+        }
+    }
+
+    /// How many nodes take part, or will soon.
+    fn members(&self) -> usize {
+        let now = self.now();
+        let counts = |node: &&RemoteNode| match node.stage {
+            NodeStage::Works(_) => !(node.was_ended && self.lost_one_at_end),
+            NodeStage::Prepares(_) => now.saturating_sub(node.since) < PREPARES_WITHIN,
+            NodeStage::New | NodeStage::Dismissed => false,
+        };
+        self.nodes.values().filter(counts).count()
+    }
+
+    /// How many nodes run workers.
+    fn working(&self) -> usize {
+        self.nodes.values().filter(|node| node.works() && !node.was_ended).count()
+    }
+
+    fn wants_nodes(&self) -> bool {
+        !self.is_over && self.members() < self.work.node_count as usize
+    }
+
+    fn offer(&self) {
+        if !self.wants_nodes() {
+            return;
+        }
+        let offer = Offer {
+            protocol: BUS_PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            job: self.work.job.clone(),
+            run: self.work.run.clone(),
+            leader: self.leader.clone(),
+            epoch: self.epoch,
+        };
+        if let Ok(bytes) = encode_message(&offer) {
+            self.bus.publish(OFFERS.to_owned(), bytes);
+        }
+    }
+
+    /// Notifies the user once if the job has fewer nodes than it asks for.
+    fn say_if_nodes_are_missing(&mut self, now: Duration) {
+        if self.notice_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.notice_at = None;
+        if !self.wants_nodes() {
+            return;
+        }
+        let asked = self.work.node_count;
+        let found = match self.working() {
+            0 => "the job waits, because no node takes part yet".to_owned(),
+            working => format!("{working} of {asked} nodes take part, and others may join"),
+        };
+        let why = match self.bus.last_error() {
+            Some(error) => format!(" (the broker says: {error})"),
+            None if !self.bus.is_connected() => " (the broker is not reachable now)".to_owned(),
+            None => String::new(),
+        };
+        self.notice(
+            NodeId::ONLY,
+            format!(
+                "{found}{why}: a machine takes part while `sandmill node` runs on it with the same --broker, and \
+                 if it has the folder {}",
+                self.work.folder.root().display()
+            ),
+        );
+    }
+
+    fn receive(&mut self, message: &BusMessage) {
+        let Some(incarnation) = message.subject.rsplit('.').next().map(str::to_owned) else {
+            return;
+        };
+        if incarnation == ECHO {
+            self.echo = self.now();
+            return;
+        }
+        match decode_message(&message.payload) {
+            Ok(Packet::Frame(frame)) => {
+                let now = self.now();
+                if !self.nodes.contains_key(&incarnation) {
+                    if self.is_over || !frame.is_first() || self.nodes.len() >= MAX_LINKS {
+                        return self.answer_unknown(&incarnation);
+                    }
+                    self.nodes.insert(incarnation.clone(), RemoteNode::new(&incarnation, now));
+                }
+                let Some(node) = self.nodes.get_mut(&incarnation) else { return };
+                match node.link.receive(frame, now) {
+                    Ok(messages) => {
+                        for message in messages {
+                            self.on_message(&incarnation, &message);
+                        }
+                    }
+                    Err(error) => self.lose(&incarnation, &error.to_string()),
+                }
+            }
+            Ok(Packet::Gone) => self.lose(&incarnation, "its process has ended"),
+            Err(error) => self.lose(&incarnation, &error.to_string()),
+        }
+    }
+
+    /// Tells an agent that the leader does not count on it.
+    fn answer_unknown(&self, incarnation: &str) {
+        if let Ok(bytes) = encode_message(&Packet::Gone) {
+            self.bus.publish(to_node(incarnation), bytes);
+        }
+    }
+
+    fn on_message(&mut self, incarnation: &str, bytes: &[u8]) {
+        let Some(stage) = self.nodes.get(incarnation).map(|node| node.stage) else { return };
+        match (decode_message(bytes), stage) {
+            (Ok(FromNode::Hello { name, protocol, version }), NodeStage::New) => {
+                self.greet(incarnation, &name, protocol, &version);
+            }
+            (Ok(FromNode::Prepared { component, settings, workers }), NodeStage::Prepares(_)) => {
+                self.on_prepared(incarnation, &component, &settings, workers);
+            }
+            (Ok(FromNode::Declined(reason)), NodeStage::Prepares(_)) => {
+                self.decline(incarnation, &printable(&reason));
+            }
+            (Ok(FromNode::Reports(reports)), NodeStage::Works(node)) => {
+                if reports.iter().all(|report| is_allowed(report, node)) {
+                    if let Some(node) = self.nodes.get_mut(incarnation) {
+                        node.observe(&reports);
+                    }
+                    self.pending.push_back(NodeReports { node, reports });
+                } else {
+                    self.lose(incarnation, "it reported what it cannot know");
+                }
+            }
+            (Ok(FromNode::Leaving(reason)), _) => self.lose(incarnation, &printable(&reason)),
+            // It may have sent this before it learned that it takes no part.
+            (Ok(_), NodeStage::Dismissed) => {}
+            (Ok(_), _) => self.lose(incarnation, "it sent a message that does not fit"),
+            (Err(error), _) => self.lose(incarnation, &error.to_string()),
+        }
+    }
+
+    fn greet(&mut self, incarnation: &str, name: &str, protocol: u32, version: &str) {
+        let wants_nodes = self.wants_nodes();
+        let refusal = if protocol != BUS_PROTOCOL || version != env!("CARGO_PKG_VERSION") {
+            Some(format!(
+                "its version is {}, and the leader's is {}",
+                printable(version),
+                env!("CARGO_PKG_VERSION")
+            ))
+        } else if wants_nodes {
+            None
+        } else {
+            Some("the job has as many nodes as it asked for".to_owned())
+        };
+        let proof = random_name();
+        let now = self.now();
+        let number = match refusal {
+            Some(reason) => Err(reason),
+            None => take_number(&self.work.folder, self.next_number, &proof)
+                .map_err(|error| format!("the leader cannot write to the job's store: {error}")),
+        };
+        let Some(node) = self.nodes.get_mut(incarnation) else { return };
+        node.name = printable(name).chars().take(200).collect();
+        match number {
+            Ok(number) => {
+                self.next_number = number.0 + 1;
+                node.stage = NodeStage::Prepares(number);
+                node.since = now;
+                node.send(&ToNode::Accepted(JobForNode {
+                    node: number,
+                    proof,
+                    job_file: self.work.job_file.path.clone(),
+                    overrides: self.work.job_file.overrides.clone(),
+                    job: self.work.job.clone(),
+                    run: self.work.run.clone(),
+                }));
+            }
+            Err(reason) => node.dismiss(reason),
+        }
+    }
+
+    /// Lets a node work if it found the same as the leader.
+    fn on_prepared(
+        &mut self,
+        incarnation: &str,
+        component: &str,
+        settings: &[(String, String)],
+        workers: u32,
+    ) {
+        let mut different: Vec<String> = self
+            .work
+            .settings
+            .iter()
+            .filter(|setting| !settings.contains(setting))
+            .map(|(name, _)| name.clone())
+            .collect();
+        if component != self.work.component {
+            different.insert(0, "entry_script".to_owned());
+        }
+        let extra = settings
+            .iter()
+            .filter(|(name, _)| self.work.settings.iter().all(|(known, _)| known != name));
+        different.extend(extra.map(|(name, _)| printable(name).into_owned()));
+        if self.is_over || self.working() >= self.work.node_count as usize {
+            let reason = "the job has as many nodes as it asked for".to_owned();
+            return self.nodes.get_mut(incarnation).map_or((), |node| node.dismiss(reason));
+        }
+        if workers == 0 || workers > NodeId::WORKER_NUMBERS / 10 {
+            different.push("process_count_per_node".to_owned());
+        }
+        if !different.is_empty() {
+            let names = different.join(", ");
+            return self.decline(
+                incarnation,
+                &format!("these differ from what the leader found: {names}"),
+            );
+        }
+        let Some(node) = self.nodes.get_mut(incarnation) else { return };
+        let Some(number) = node.number() else { return };
+        node.stage = NodeStage::Works(number);
+        if let Some(tables) = &self.tables {
+            node.send(&ToNode::Tables(tables.clone()));
+        }
+        let name = node.name.clone();
+        self.pending.push_back(NodeReports {
+            node: number,
+            reports: vec![
+                NodeReport::Joined { workers },
+                NodeReport::Notice(format!(
+                    "node {number} ({name}) takes part, with {workers} workers"
+                )),
+            ],
+        });
+    }
+
+    /// Dismisses a node that cannot run the job.
+    fn decline(&mut self, incarnation: &str, reason: &str) {
+        let Some(node) = self.nodes.get_mut(incarnation) else { return };
+        let Some(number) = node.number() else { return };
+        node.dismiss(reason.to_owned());
+        let text = format!("the machine {} takes no part: {reason}", node.name);
+        if self.said.len() < 1000 && self.said.insert(text.clone()) {
+            self.notice(number, text);
+        }
+    }
+
+    /// Gives up a node: nothing that it still sends counts.
+    fn lose(&mut self, incarnation: &str, why: &str) {
+        let Some(node) = self.nodes.remove(incarnation) else { return };
+        self.answer_unknown(incarnation);
+        let NodeStage::Works(number) = node.stage else { return };
+        self.lost_one_at_end |= node.was_ended;
+        let text = format!("node {number} ({}) takes no part any longer: {why}", node.name);
+        let mut reports = node.last_reports();
+        reports.push(NodeReport::Notice(text));
+        self.pending.push_back(NodeReports { node: number, reports });
+        self.offer_at = self.now();
+    }
+
+    fn notice(&mut self, node: NodeId, text: String) {
+        self.pending.push_back(NodeReports { node, reports: vec![NodeReport::Notice(text)] });
+    }
+
+    /// Queues an order for a node.
+    pub(crate) fn order(&mut self, node: NodeId, order: Order) {
+        let ends = matches!(order, Order::End(_));
+        let working = NodeStage::Works(node);
+        let Some(node) = self.nodes.values_mut().find(|node| node.stage == working) else { return };
+        node.was_ended |= ends;
+        for message in messages_of(order) {
+            node.send(&message);
+        }
+    }
+
+    /// Notifies a worker's node that the rows of an attempt are in the output.
+    pub(crate) fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+        self.send(worker.node(), &ToNode::Reclaimable { worker, id, attempt });
+    }
+
+    /// Passes on how tables are read.
+    pub(crate) fn know_tables(&mut self, tables: &[TableFormat]) {
+        self.tables = Some(tables.to_vec());
+        for node in self.nodes.values_mut().filter(|node| node.works()) {
+            node.send(&ToNode::Tables(tables.to_vec()));
+        }
+    }
+
+    fn send(&mut self, number: NodeId, message: &ToNode) {
+        let working = NodeStage::Works(number);
+        if let Some(node) = self.nodes.values_mut().find(|node| node.stage == working) {
+            node.send(message);
+        }
+    }
+
+    /// Sends the queued messages, and does what is due.
+    pub(crate) fn flush(&mut self) {
+        if self.now() >= self.looked.saturating_add(LOOK_INTERVAL) {
+            return self.keep_up();
+        }
+        self.flush_links();
+    }
+
+    fn flush_links(&mut self) {
+        let now = self.now();
+        for node in self.nodes.values_mut() {
+            node.flush(&self.bus, now);
+        }
+    }
+
+    /// Dismisses all nodes, because the job is over. Waits briefly until they know.
+    pub(crate) fn close(&mut self) {
+        self.is_over = true;
+        for node in self.nodes.values_mut() {
+            node.send(&ToNode::Over);
+        }
+        let until = self.now() + FAREWELL;
+        loop {
+            self.flush_links();
+            while let Some(message) = self.bus.try_next() {
+                self.receive(&message);
+            }
+            let waits = |node: &RemoteNode| !node.link.is_acknowledged();
+            if self.now() >= until || !self.nodes.values().any(waits) {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.bus.flush(FLUSH_WITHIN);
+    }
+
+    /// Copies the nodes' logs into the log tree. Call this at the job's end.
+    pub(crate) fn collect_logs(&mut self) {
+        if let Err(error) = copy_logs(&self.work.folder.logs(), &self.logs) {
+            self.notice(NodeId::ONLY, format!("the logs of the nodes cannot be copied: {error}"));
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! A broker, agents, and jobs for them.
+
+use rustix::process::{Pid, Signal, kill_process};
+use sandmill_bus::Bus;
+use sandmill_tests::{Broker, Ran, Running, TestJob, guest, root, sandmill};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// A broker with agents. Dropping it kills them.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    pub(crate) broker: Broker,
+    agents: Vec<Agent>,
+    /// The folder of the agents' logs and settings.
+    folder: TempDir,
+}
+
+#[derive(Debug)]
+pub(crate) struct Agent {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Cluster {
+    /// A broker without agents.
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { broker: Broker::start(), agents: Vec::new(), folder }
+    }
+
+    /// Starts an agent with more options, which is none of those that the cluster counts.
+    pub(crate) fn other_agent(&self, number: usize, options: &[&str]) -> Agent {
+        Agent::start(&self.broker.url(), self.folder.path(), number, options)
+    }
+
+    /// Starts agents, and waits until they listen to offers.
+    pub(crate) fn start_agents(&mut self, count: usize) {
+        let first = self.agents.len();
+        for number in first..first + count {
+            let agent = self.other_agent(number, &[]);
+            self.agents.push(agent);
+        }
+        for agent in &self.agents[first..] {
+            agent.until("waits for jobs");
+        }
+    }
+
+    /// The agent with this name: `machine-0`, and so on.
+    pub(crate) fn agent(&mut self, number: usize) -> &mut Agent {
+        &mut self.agents[number]
+    }
+
+    /// The agent that runs the workers of this node of a job.
+    pub(crate) fn agent_of(&mut self, job: &Running, node: u32) -> &mut Agent {
+        let said = job.stderr_so_far();
+        let marker = format!("note: node {node} (machine-");
+        let number = said.split(&marker).nth(1).and_then(|rest| rest.split(')').next());
+        let number: usize = number.unwrap().parse().unwrap();
+        &mut self.agents[number]
+    }
+
+    /// A connection of a client that is not an agent.
+    pub(crate) fn client(&self) -> Bus {
+        let url = self.broker.url();
+        let broker = sandmill_bus::Broker { url, credentials: None, root_certificate: None };
+        Bus::connect(&broker, "client").unwrap()
+    }
+
+    /// The options of `sandmill run` for this broker. Nodes are lost after two seconds.
+    pub(crate) fn options(&self) -> [String; 4] {
+        ["--broker".to_owned(), self.broker.url(), "--node-timeout".to_owned(), "2".to_owned()]
+    }
+
+    /// Starts the job on the machine with this job directory.
+    pub(crate) fn start(&self, job: TestJob, machine: &str, more: &[&str]) -> Running {
+        let options = self.options();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        job.spawn(&[&["run", "job.yaml", "--job-dir", machine], &*options, more].concat())
+    }
+
+    pub(crate) fn run(&self, job: TestJob, machine: &str) -> Ran {
+        self.start(job, machine, &[]).wait()
+    }
+}
+
+impl Agent {
+    fn start(url: &str, folder: &Path, number: usize, options: &[&str]) -> Self {
+        let name = format!("machine-{number}");
+        let log = folder.join(format!("{name}.log"));
+        let child = Command::new(sandmill())
+            .args(["node", "--broker", url, "--name", &name])
+            .args(options)
+            // Not the job's folder: an agent knows only what the leader names.
+            .current_dir("/")
+            .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
+            .env("SANDMILL_REGISTRY", folder.join("registry/registry.db"))
+            .env("XDG_CONFIG_HOME", folder.join("config-home"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(&log).unwrap())
+            .spawn()
+            .unwrap();
+        Self { child, log }
+    }
+
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap()
+    }
+
+    /// Waits until the agent has said this.
+    #[track_caller]
+    pub(crate) fn until(&self, text: &str) {
+        let begun = Instant::now();
+        while !self.said().contains(text) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "not said: {text}\n{}", self.said());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // An agent that has already ended needs no cleanup.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How many files the job has.
+pub(crate) const FILES: usize = 60;
+
+/// A job with rows and files for this many nodes, one file a mini-batch.
+pub(crate) fn job(nodes: u32, lines: &str) -> TestJob {
+    job_of(FILES, nodes, lines)
+}
+
+/// As [`job`], with another number of files.
+pub(crate) fn job_of(files: usize, nodes: u32, lines: &str) -> TestJob {
+    let job = TestJob::new(&guest("writes_files")).yaml(&format!(
+        "inputs: {{texts: in}}\nmini_batch_size: 1\nprocess_count_per_node: 2\nrun_max_try: 1\n\
+         node_count: {nodes}\noutput: shared/out\njob_store: shared/jobs\n{lines}"
+    ));
+    fs::create_dir_all(job.path("shared/jobs")).unwrap();
+    (0..files).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x".repeat(number)))
+}
+
+/// The rows that the job has.
+pub(crate) fn expected_rows() -> Vec<String> {
+    rows_of(FILES)
+}
+
+/// The rows of a job with this many files, sorted.
+pub(crate) fn rows_of(files: usize) -> Vec<String> {
+    let mut rows: Vec<String> = (0..files).map(|n| format!("{n}.txt: {n}")).collect();
+    rows.sort();
+    rows
+}
+
+/// Fails if the output does not have each file of the entry script, with its content.
+#[track_caller]
+pub(crate) fn assert_files(ran: &Ran) {
+    for number in 0..FILES {
+        assert_eq!(ran.text(&format!("shared/out/{number}.txt.out")), number.to_string(), "{ran}");
+    }
+}

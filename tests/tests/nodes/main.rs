@@ -1,0 +1,11 @@
+//! Jobs whose workers run on several machines, connected by a broker. Each machine is an agent, a process of its
+//! own. The output and the job's store are in the folder that they share.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
+mod cluster;
+mod hostile;
+mod losses;
+mod outputs;
+mod several;

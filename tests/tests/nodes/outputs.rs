@@ -1,0 +1,65 @@
+//! Each kind of output, from three nodes of which one is killed.
+
+use crate::cluster::{Cluster, expected_rows, job};
+use sandmill_tests::Ran;
+
+/// Runs a job with these lines on three nodes, and kills one of them as soon as it works.
+fn run_with_a_kill(lines: &str) -> Ran {
+    let job = job(3, lines);
+    let mut cluster = Cluster::new();
+    cluster.start_agents(3);
+    let mut running = cluster.start(job, "leader", &[]);
+    running.until("node 1 works", |running| running.stderr_so_far().contains("note: node 1 ("));
+    cluster.agent_of(&running, 1).kill();
+    let ran = running.wait();
+    ran.exits_with(0);
+    ran
+}
+
+#[test]
+fn rows_in_order() {
+    let ran = run_with_a_kill("ordered: true");
+    let text = ran.text("shared/out/parallel_run_step.txt");
+    // The files in the order of their names.
+    let mut expected = expected_rows();
+    expected.sort_by_key(|row| row.split(':').next().map(str::to_owned));
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn rows_in_parts() {
+    let ran = run_with_a_kill("output_layout: parts");
+    let mut rows = Vec::new();
+    for part in std::fs::read_dir(ran.dir().join("shared/out/parallel_run_step")).unwrap() {
+        let text = std::fs::read_to_string(part.unwrap().path()).unwrap();
+        rows.extend(text.lines().map(str::to_owned));
+    }
+    rows.sort();
+    assert_eq!(rows, expected_rows());
+}
+
+#[test]
+fn rows_are_only_counted() {
+    let ran = run_with_a_kill("output_action: summary_only");
+    assert!(!ran.has("shared/out/parallel_run_step.txt"));
+    ran.says("mini-batches  60");
+}
+
+#[test]
+fn compressed_rows() {
+    let ran = run_with_a_kill("output_format: {compression: gzip}");
+    let packed =
+        std::fs::File::open(ran.dir().join("shared/out/parallel_run_step.txt.gz")).unwrap();
+    let unpacked = std::process::Command::new("gzip").arg("-dc").stdin(packed).output().unwrap();
+    let mut rows: Vec<_> =
+        String::from_utf8(unpacked.stdout).unwrap().lines().map(str::to_owned).collect();
+    rows.sort();
+    assert_eq!(rows, expected_rows());
+}
+
+#[test]
+fn files_that_are_appended_to() {
+    let ran = run_with_a_kill("output_files: append");
+    // Each file is written by one mini-batch, so it has its content once.
+    crate::cluster::assert_files(&ran);
+}
