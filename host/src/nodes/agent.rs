@@ -112,6 +112,9 @@ impl Agent {
 
     /// Takes part in an offered job, if it can.
     fn consider(&mut self, offer: Offer) {
+        if !is_random_name(&offer.leader) || self.is_outdated(&offer) {
+            return;
+        }
         let job = printable(&offer.job).into_owned();
         if let Some(part) = self.parts.get(&offer.run) {
             // If sending fails, the part has ended.
@@ -123,9 +126,6 @@ impl Agent {
             } else {
                 Ok(())
             };
-            return;
-        }
-        if !is_random_name(&offer.leader) || self.is_outdated(&offer) {
             return;
         }
         let was_refused = |at: &Instant| at.elapsed() < REFUSAL_PAUSE;

@@ -12,7 +12,9 @@ use crate::node::RunningJob;
 use crate::protocol::node::PlanOptions;
 use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -90,6 +92,8 @@ pub(super) fn take_part(
 struct Work {
     running: RunningJob,
     prepared: PreparedPart,
+    /// The folder of the workers' folders. It stays open, so that no error of a write is missed.
+    folder: Arc<File>,
 }
 
 /// Reports whose rows and files are being made durable.
@@ -97,6 +101,7 @@ struct Work {
 struct Syncing {
     reports: Vec<NodeReport>,
     task: JoinHandle<Result<(), AgentError>>,
+    since: Duration,
 }
 
 struct JobPart {
@@ -182,6 +187,8 @@ impl JobPart {
 
     async fn wait(&mut self) {
         let patience = self.link.heard().saturating_add(self.patience());
+        let sync = self.syncing.as_ref().map(|syncing| self.sync_deadline(syncing));
+        let patience = patience.min(sync.unwrap_or(Duration::MAX));
         let node = self.work.as_ref().and_then(|work| work.running.next_deadline());
         let deadline = self.link.next_deadline().min(patience).min(node.unwrap_or(Duration::MAX));
         let due = self.start.checked_add(deadline);
@@ -285,7 +292,10 @@ impl JobPart {
             settings: prepared.settings.clone(),
             workers: prepared.workers,
         });
-        self.work = Some(Work { running, prepared });
+        let path = prepared.folder.work();
+        let opened = File::open(&path);
+        let folder = opened.map_err(|source| AgentError::Sync { folder: path, source })?;
+        self.work = Some(Work { running, prepared, folder: Arc::new(folder) });
         Ok(())
     }
 
@@ -297,11 +307,14 @@ impl JobPart {
 
     fn obey(&mut self, order: Order) {
         let Some(work) = &mut self.work else { return };
+        let now = self.start.elapsed();
+        // The order may come before the tick of a deadline, which then reports nothing.
+        let is_due = work.running.next_deadline().is_some_and(|deadline| deadline <= now);
         let before = without_ages(work.running.standing());
         let reports = work.running.obey(order);
         // The leader learns that the order was carried out. If it changed nothing, an answer would lead to the same
         // order again.
-        self.has_changed |= without_ages(work.running.standing()) != before;
+        self.has_changed |= is_due || without_ages(work.running.standing()) != before;
         self.collect(reports);
     }
 
@@ -354,9 +367,9 @@ impl JobPart {
         }
         let reports = std::mem::take(&mut self.outbox);
         if reports.iter().any(has_results) {
-            let folder = work.prepared.folder.work();
-            let task = tokio::task::spawn_blocking(move || sync_file_system_of(folder));
-            self.syncing = Some(Syncing { reports, task });
+            let (folder, path) = (work.folder.clone(), work.prepared.folder.work());
+            let task = tokio::task::spawn_blocking(move || sync_file_system_of(&folder, path));
+            self.syncing = Some(Syncing { reports, task, since: self.now() });
         } else if !reports.is_empty() {
             self.report(reports);
         }
@@ -392,7 +405,18 @@ impl JobPart {
         }
     }
 
+    /// When the agent gives up a store that does not answer.
+    fn sync_deadline(&self, syncing: &Syncing) -> Duration {
+        syncing.since.saturating_add(self.options.leader_patience)
+    }
+
     fn check_silence(&mut self) {
+        let now = self.now();
+        let hangs = |syncing: &Syncing| now >= self.sync_deadline(syncing);
+        if let (true, Some(work)) = (self.syncing.as_ref().is_some_and(hangs), &self.work) {
+            let folder = work.prepared.folder.work();
+            self.broken = Some(AgentError::Sync { folder, source: ErrorKind::TimedOut.into() });
+        }
         if *self.wish.borrow() == Wish::Drain && self.has_drained() {
             self.end.get_or_insert(PartEnd::Stopped);
         }
@@ -471,9 +495,9 @@ fn has_results(report: &NodeReport) -> bool {
     }
 }
 
-fn sync_file_system_of(folder: PathBuf) -> Result<(), AgentError> {
-    let synced = File::open(&folder).and_then(|opened| Ok(rustix::fs::syncfs(opened)?));
-    synced.map_err(|source| AgentError::Sync { folder, source })
+fn sync_file_system_of(opened: &File, folder: PathBuf) -> Result<(), AgentError> {
+    let synced = rustix::fs::syncfs(opened);
+    synced.map_err(|errno| AgentError::Sync { folder, source: errno.into() })
 }
 
 /// The order with the grants of an earlier part of it.

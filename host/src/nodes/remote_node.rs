@@ -28,6 +28,10 @@ pub(super) struct RemoteNode {
     pub(super) since: Duration,
     /// Whether the node was ordered to end its workers.
     pub(super) was_ended: bool,
+    /// Whether its workers were ordered to call `shutdown`.
+    pub(super) shuts_down: bool,
+    /// Whether the node has reported that its workers have ended.
+    pub(super) is_done: bool,
     /// The agent's name, for the user.
     pub(super) name: String,
     /// The workers that have not exited, as far as the node has reported.
@@ -42,6 +46,8 @@ impl RemoteNode {
             stage: NodeStage::New,
             since: now,
             was_ended: false,
+            shuts_down: false,
+            is_done: false,
             name: String::new(),
             workers: BTreeSet::new(),
             subject: to_node(incarnation),
@@ -61,12 +67,15 @@ impl RemoteNode {
         matches!(self.stage, NodeStage::Works(_))
     }
 
-    /// Notes which workers the node has.
+    /// Notes which workers the node has, and whether it has ended them.
     pub(super) fn observe(&mut self, reports: &[NodeReport]) {
         for report in reports {
             match report {
                 NodeReport::News(NodeNews::Spawned { worker, .. }) => {
                     self.workers.insert(*worker);
+                }
+                NodeReport::News(NodeNews::Standing(standing)) => {
+                    self.is_done = standing.is_ending && standing.workers() == 0;
                 }
                 NodeReport::WorkerGone(worker) => {
                     self.workers.remove(worker);

@@ -10,7 +10,7 @@ use crate::bus::{
 };
 use crate::engine::RemoteWork;
 use crate::model::{MiniBatchId, NodeId, TableFormat, WorkerId, printable, random_name};
-use crate::protocol::{NodeReport, NodeReports, Order};
+use crate::protocol::{NodeReport, NodeReports, Order, WorkersEnd};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -205,7 +205,8 @@ impl RemoteNodes {
     }
 
     fn wants_nodes(&self) -> bool {
-        !self.is_over && self.members() < self.work.node_count as usize
+        let is_ending = !self.lost_one_at_end && self.nodes.values().any(|node| node.was_ended);
+        !self.is_over && !is_ending && self.members() < self.work.node_count as usize
     }
 
     fn offer(&self) {
@@ -259,7 +260,11 @@ impl RemoteNodes {
             return;
         };
         if incarnation == ECHO {
-            self.echo = self.now();
+            let now = self.now();
+            if self.is_deaf(now) {
+                self.deaf_until = now;
+            }
+            self.echo = now;
             return;
         }
         match decode_message(&message.payload) {
@@ -433,7 +438,7 @@ impl RemoteNodes {
         let Some(node) = self.nodes.remove(incarnation) else { return };
         self.answer_unknown(incarnation);
         let NodeStage::Works(number) = node.stage else { return };
-        self.lost_one_at_end |= node.was_ended;
+        self.lost_one_at_end |= node.shuts_down && !node.is_done;
         let text = format!("node {number} ({}) takes no part any longer: {why}", node.name);
         let mut reports = node.last_reports();
         reports.push(NodeReport::Notice(text));
@@ -448,9 +453,12 @@ impl RemoteNodes {
     /// Queues an order for a node.
     pub(crate) fn order(&mut self, node: NodeId, order: Order) {
         let ends = matches!(order, Order::End(_));
+        let shuts_down = matches!(order, Order::End(WorkersEnd::Done));
         let working = NodeStage::Works(node);
         let Some(node) = self.nodes.values_mut().find(|node| node.stage == working) else { return };
         node.was_ended |= ends;
+        node.shuts_down |= shuts_down;
+        self.lost_one_at_end &= !ends;
         for message in messages_of(order) {
             node.send(&message);
         }

@@ -167,6 +167,10 @@ impl<N: OrderTarget> ConnectedJob<N> {
                 NodeReport::Lost => Some(JobMessage::NodeLost(node)),
                 // Ask for the current state, because an earlier message may have led to an order.
                 NodeReport::Changed => self.standing(node),
+                NodeReport::WorkerDone(worker) => {
+                    out(ConnectedOutcome::Reported(NodeReport::WorkerDone(worker)));
+                    Some(JobMessage::ShutDown)
+                }
                 report => {
                     out(ConnectedOutcome::Reported(report));
                     None

@@ -74,7 +74,6 @@ impl JobMachine {
             }
             NodeNews::Closing => self.shutdown_requested = true,
             NodeNews::Exited { worker, how, expected } => {
-                self.has_shut_down |= expected && self.shutdown_requested;
                 let worker = worker.to_string();
                 self.emit(EventKind::WorkerExited { worker, how, expected });
             }

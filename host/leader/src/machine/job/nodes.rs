@@ -49,7 +49,8 @@ impl JobMachine {
     /// If a worker of a lost node was shutting down, and no other worker has done so, a worker of another node must
     /// call `shutdown`. Otherwise the files that `init` and `shutdown` make would be missing.
     fn repeat_shutdown(&mut self, lost: &JobNode) {
-        if lost.standing.closing == 0 || self.has_shut_down {
+        // The node may have begun to shut down without a word.
+        if lost.standing.past_init() == 0 || self.has_shut_down {
             return;
         }
         self.shutdown_requested = self.nodes.values().any(|node| node.standing.closing > 0);

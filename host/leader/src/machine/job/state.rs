@@ -200,6 +200,7 @@ impl JobMachine {
             JobMessage::CommitFailed(text) => self.on_commit_failed(text),
             JobMessage::NoSpace(text) => self.fail(EndedBy::Commit, text),
             JobMessage::Cancel { reason, at_once } => self.on_cancel(reason, at_once),
+            JobMessage::ShutDown => self.has_shut_down = true,
             JobMessage::NodeJoined(node, workers) => self.on_node_joined(node, workers),
             JobMessage::NodeLost(node) => self.on_node_lost(node),
             JobMessage::Node(node, news) => self.on_news(node, news),

@@ -41,6 +41,8 @@ pub enum JobMessage {
         /// Whether workers are killed immediately.
         at_once: bool,
     },
+    /// A worker has ended normally, after `shutdown`.
+    ShutDown,
     /// A node takes part from now on, with at most this many workers. A node that was lost and returns gets a new
     /// id.
     NodeJoined(NodeId, u32),

@@ -259,9 +259,8 @@ fn a_shutdown_that_is_lost_is_repeated() {
     let ends =
         |output: &JobOutput| matches!(output, JobOutput::Order(_, Order::End(WorkersEnd::Done)));
     assert_eq!(outputs.iter().filter(|output| ends(output)).count(), 2);
-    send(&mut job, JobMessage::Node(A, NodeNews::Closing), 3);
+    // A has not yet said that its worker shuts down.
     let ended = WorkersStanding { is_ending: true, ..WorkersStanding::default() };
-    report_state(&mut job, A, WorkersStanding { closing: 1, ..ended });
     report_state(&mut job, B, ended);
     let outputs = send(&mut job, JobMessage::NodeLost(A), 4);
     assert!(!job.is_finished(), "{outputs:?}");
@@ -275,9 +274,7 @@ fn a_shutdown_that_is_lost_is_repeated() {
     assert!(outputs.iter().any(ends), "{outputs:?}");
     send(&mut job, JobMessage::Node(c, NodeNews::Closing), 6);
     report_state(&mut job, c, WorkersStanding { closing: 1, ..ended });
-    let how = "exit code 0".to_owned();
-    let exited = NodeNews::Exited { worker: WorkerId(200_000), how, expected: true };
-    send(&mut job, JobMessage::Node(c, exited), 7);
+    send(&mut job, JobMessage::ShutDown, 7);
     // The loss of a node whose worker has run `shutdown` changes nothing.
     let outputs = send(&mut job, JobMessage::NodeLost(c), 8);
     assert!(job.is_finished(), "{outputs:?}");
