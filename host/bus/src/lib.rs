@@ -18,6 +18,7 @@ mod nats;
 pub use link::{Chunk, Frame, Link, LinkError, MAX_MESSAGE};
 pub use messages::{
     BUS_PROTOCOL, FromNode, JobForNode, MessageError, OFFERS, Offer, Packet, ToNode,
-    decode_message, encode_message, messages_of, report_messages, to_leader, to_node,
+    decode_message, encode_message, messages_of, publish, publish_frames, queue, report_messages,
+    to_leader, to_node,
 };
 pub use nats::{Broker, Bus, BusError, BusMessage};

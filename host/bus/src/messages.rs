@@ -1,12 +1,14 @@
 //! The messages between leaders and agents of other machines. They contain no bulk data, and no paths except that
 //! of the job file.
 
-use super::link::Frame;
+use super::link::{Frame, Link};
+use super::nats::Bus;
 use sandmill_model::{MiniBatchId, NodeId, TableFormat, WorkerId};
 use sandmill_wire::{NodeReport, Order};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The version of these messages. Leaders and agents of different versions do not work together.
 pub const BUS_PROTOCOL: u32 = 1;
@@ -127,17 +129,15 @@ pub struct JobForNode {
 
 /// An order as messages that are not too large.
 pub fn messages_of(order: Order) -> Vec<ToNode> {
-    let is_small = |order: &Order| encode_message(order).is_ok_and(|bytes| bytes.len() <= LARGE);
     let mut parts = Vec::new();
     let mut waiting = vec![order];
     while let Some(order) = waiting.pop() {
         match order {
-            order if is_small(&order) => parts.push(order),
-            Order::Grant(mut grants) if grants.len() > 1 => {
+            Order::Grant(mut grants) if grants.len() > 1 && is_large(&grants) => {
                 let second = grants.split_off(grants.len() / 2);
                 waiting.extend([Order::Grant(second), Order::Grant(grants)]);
             }
-            Order::GrantAhead(mut ahead) if ahead.len() > 1 => {
+            Order::GrantAhead(mut ahead) if ahead.len() > 1 && is_large(&ahead) => {
                 let second = ahead.split_off(ahead.len() / 2);
                 waiting.extend([Order::GrantAhead(second), Order::GrantAhead(ahead)]);
             }
@@ -154,11 +154,7 @@ pub fn report_messages(reports: Vec<NodeReport>) -> Vec<FromNode> {
     let mut messages = Vec::new();
     let mut waiting = vec![reports];
     while let Some(mut reports) = waiting.pop() {
-        let bytes: usize = match reports.len() {
-            1 => 0,
-            _ => encode_message(&reports).map_or(0, |bytes| bytes.len()),
-        };
-        if bytes > LARGE {
+        if reports.len() > 1 && is_large(&reports) {
             let second = reports.split_off(reports.len() / 2);
             waiting.extend([second, reports]);
         } else {
@@ -168,8 +164,34 @@ pub fn report_messages(reports: Vec<NodeReport>) -> Vec<FromNode> {
     messages
 }
 
+fn is_large<T: Serialize>(parts: &Vec<T>) -> bool {
+    encode_message(parts).is_ok_and(|bytes| bytes.len() > LARGE)
+}
+
 /// Larger messages are divided. A single mini-batch or report is smaller than the largest message of a link.
 const LARGE: usize = 16 << 20;
+
+/// Publishes a message. Plain data always encodes. If it did not, the message would be lost, as any message may be.
+pub fn publish(bus: &Bus, subject: &str, message: &impl Serialize) {
+    if let Ok(bytes) = encode_message(message) {
+        bus.publish(subject.to_owned(), bytes);
+    }
+}
+
+/// Queues a message in a link. Plain data always encodes. If it did not, the peer would be late, and its work be
+/// given to another one.
+pub fn queue(link: &mut Link, message: &impl Serialize) {
+    if let Ok(bytes) = encode_message(message) {
+        link.send(bytes);
+    }
+}
+
+/// Publishes the frames of a link that are due.
+pub fn publish_frames(bus: &Bus, subject: &str, link: &mut Link, now: Duration) {
+    for frame in link.poll(now) {
+        publish(bus, subject, &Packet::Frame(frame));
+    }
+}
 
 /// A message as bytes.
 ///

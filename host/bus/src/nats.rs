@@ -130,7 +130,8 @@ impl Bus {
             .map_err(BusError::Thread)?;
         // The thread reports a failure before it ends.
         let client = client.recv_timeout(CONNECT_WITHIN + GRACE).map_err(|_| silent)??;
-        let (stop, thread) = (Some(stop), Some(thread));
+        let stop = Some(stop);
+        let thread = Some(thread);
         Ok(Self { client, commands, send_queue, received, receive_queue, errors, stop, thread })
     }
 

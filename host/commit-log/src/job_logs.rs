@@ -158,7 +158,7 @@ impl RunLog {
 }
 
 /// Whether a text can name a folder of the store. The list of runs is not trusted with paths.
-fn is_run_id(id: &str) -> bool {
+pub fn is_run_id(id: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
     !id.is_empty() && id != "runs" && id.len() <= 64 && id.chars().all(is_plain)
 }

@@ -27,7 +27,7 @@ mod trial;
 pub use commit_log::{CommitLog, Replay};
 pub use error::LogError;
 pub use folder_store::FolderStore;
-pub use job_logs::{JobLogs, RunList, RunLog};
+pub use job_logs::{JobLogs, RunList, RunLog, is_run_id};
 pub use log_store::LogStore;
 pub use record::{LogPosition, Record, RecordDamage, Writer};
 pub use trial::{TrialError, try_folder};

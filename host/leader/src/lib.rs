@@ -73,7 +73,7 @@ pub use nodes::{BeginRequest, JobOnNode, NodeHandle, RemoteWork, RunningNode, St
 pub use options::LeaderOptions;
 pub use prepare::{node_request, prepare};
 pub use prepare_error::PreparationError;
-pub use sandmill_commit_log::{TrialError, try_folder};
+pub use sandmill_commit_log::{TrialError, is_run_id, try_folder};
 pub use settings_in_force::RUNS_AS_ROOT;
 pub use standby::wait_for_turn;
 pub use stored_jobs::{StoredJob, stored_jobs};

@@ -145,7 +145,8 @@ impl Agent {
         self.say(&format!("offers to run workers of the job {job}"));
         let (wish, wishes) = watch::channel(Wish::TakePart);
         let (options, load, run) = (self.options.clone(), self.load.clone(), offer.run.clone());
-        let (leader, epoch) = (offer.leader.clone(), offer.epoch);
+        let leader = offer.leader.clone();
+        let epoch = offer.epoch;
         let thread = thread::Builder::new().name("part".to_owned());
         match thread.spawn(move || take_part(&offer, &options, load, wishes)) {
             Ok(thread) => {

@@ -5,7 +5,7 @@ use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::preparing::{PreparedPart, prepare};
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusMessage, FromNode, JobForNode, Link, Offer, Packet, ToNode,
-    decode_message, encode_message, report_messages, to_leader, to_node,
+    decode_message, publish, publish_frames, queue, report_messages, to_leader, to_node,
 };
 use crate::model::random_name;
 use crate::node::RunningJob;
@@ -167,10 +167,7 @@ impl JobPart {
 
     /// Queues a message for the leader.
     fn send(&mut self, message: &FromNode) {
-        // Plain data always encodes. If it did not, the leader would grant the attempts again later.
-        if let Ok(bytes) = encode_message(message) {
-            self.link.send(bytes);
-        }
+        queue(&mut self.link, message);
     }
 
     /// Sends what is due, to workers and to the leader.
@@ -178,11 +175,8 @@ impl JobPart {
         if let Some(work) = &mut self.work {
             work.running.flush();
         }
-        for frame in self.link.poll(self.now()) {
-            if let Ok(bytes) = encode_message(&Packet::Frame(frame)) {
-                self.bus.publish(self.leader.clone(), bytes);
-            }
-        }
+        let now = self.now();
+        publish_frames(&self.bus, &self.leader, &mut self.link, now);
     }
 
     async fn wait(&mut self) {
@@ -262,7 +256,8 @@ impl JobPart {
     /// Prepares the job on a thread of its own, so that the leader hears from this agent meanwhile.
     fn prepare(&mut self, job: JobForNode) {
         let (sender, receiver) = oneshot::channel();
-        let (options, load) = (self.options.clone(), self.load.clone());
+        let options = self.options.clone();
+        let load = self.load.clone();
         let leader = self.leader_name.clone();
         let thread = std::thread::Builder::new().name("prepare".to_owned());
         let spawned = thread.spawn(move || {
@@ -284,6 +279,9 @@ impl JobPart {
     }
 
     fn begin(&mut self, mut prepared: PreparedPart) -> Result<(), AgentError> {
+        let path = prepared.folder.work();
+        let opened = File::open(&path);
+        let folder = opened.map_err(|source| AgentError::Sync { folder: path, source })?;
         let mut running = prepared.job.start(&PlanOptions::default())?;
         prepared.job.begin(&mut running, self.start, prepared.first_worker, true);
         running.watch()?;
@@ -292,9 +290,6 @@ impl JobPart {
             settings: prepared.settings.clone(),
             workers: prepared.workers,
         });
-        let path = prepared.folder.work();
-        let opened = File::open(&path);
-        let folder = opened.map_err(|source| AgentError::Sync { folder: path, source })?;
         self.work = Some(Work { running, prepared, folder: Arc::new(folder) });
         Ok(())
     }
@@ -367,7 +362,8 @@ impl JobPart {
         }
         let reports = std::mem::take(&mut self.outbox);
         if reports.iter().any(has_results) {
-            let (folder, path) = (work.folder.clone(), work.prepared.folder.work());
+            let folder = work.folder.clone();
+            let path = work.prepared.folder.work();
             let task = tokio::task::spawn_blocking(move || sync_file_system_of(&folder, path));
             self.syncing = Some(Syncing { reports, task, since: self.now() });
         } else if !reports.is_empty() {
@@ -397,12 +393,8 @@ impl JobPart {
 
     /// How long the leader may be silent.
     fn patience(&self) -> Duration {
-        match &self.work {
-            Some(_) if self.has_ended() => END_PATIENCE,
-            Some(_) => self.options.leader_patience,
-            None if self.preparing.is_some() => self.options.leader_patience,
-            None => END_PATIENCE,
-        }
+        let has_begun = self.work.is_some() || self.preparing.is_some();
+        if has_begun && !self.has_ended() { self.options.leader_patience } else { END_PATIENCE }
     }
 
     /// When the agent gives up a store that does not answer.
@@ -443,9 +435,7 @@ impl JobPart {
         self.stop_workers().await;
         self.send(&FromNode::Leaving(reason.to_owned()));
         self.say_last_words().await;
-        if let Ok(bytes) = encode_message(&Packet::Gone) {
-            self.bus.publish(self.leader.clone(), bytes);
-        }
+        publish(&self.bus, &self.leader, &Packet::Gone);
     }
 
     /// Waits until the leader has all messages, or does not listen.

@@ -30,7 +30,8 @@ fn copy_folder(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     let mut first = Ok(());
     for entry in entries {
         let copied = entry.and_then(|entry| {
-            let (from, to) = (entry.path(), to.join(entry.file_name()));
+            let from = entry.path();
+            let to = to.join(entry.file_name());
             // The type of the entry itself: links are not followed.
             let kind = entry.file_type()?;
             match kind {
@@ -65,7 +66,8 @@ mod tests {
     fn only_ordinary_files_are_copied() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let (from, to) = (root.join("from"), root.join("to"));
+        let from = root.join("from");
+        let to = root.join("to");
         fs::create_dir_all(from.join("user/1")).unwrap();
         fs::write(from.join("user/1/a.txt"), "a").unwrap();
         fs::write(root.join("secret"), "s").unwrap();

@@ -4,16 +4,9 @@ use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob};
 use super::proof::is_shared;
 use crate::bus::JobForNode;
-use crate::engine::{JobFile, node_request, settings, worker_dir};
+use crate::engine::{JobFile, is_run_id, node_request, settings, worker_dir};
 use crate::model::JobDir;
 use crate::node::{self, NodeJob, NodeRole};
-use std::path::{Component, Path};
-
-/// Whether the text names a folder in another one.
-fn is_folder_name(text: &str) -> bool {
-    let mut parts = Path::new(text).components();
-    matches!((parts.next(), parts.next()), (Some(Component::Normal(name)), None) if name == text)
-}
 
 /// A job that the machine can run workers of.
 #[derive(Debug)]
@@ -48,7 +41,7 @@ pub(super) fn prepare(
     }
     let mut request = node_request(&spec, &job_file)?;
     let store = request.job_store.clone().ok_or(AgentError::NoStore)?;
-    if !is_folder_name(&asked.run) {
+    if !is_run_id(&asked.run) {
         return Err(AgentError::Run);
     }
     let folder = worker_dir(&store.join(&spec.name), &asked.run);
@@ -76,9 +69,9 @@ mod tests {
 
     #[test]
     fn a_run_cannot_lead_out_of_the_store() {
-        assert!(is_folder_name("20261128T195109Z-bd213d9b"));
+        assert!(is_run_id("20261128T195109Z-bd213d9b"));
         for text in ["", ".", "..", "/", "/a", "a/b", "../a", "a/", "a/.."] {
-            assert!(!is_folder_name(text), "{text}");
+            assert!(!is_run_id(text), "{text}");
         }
     }
 }

@@ -1,8 +1,8 @@
 //! One node on another machine, as its leader sees it.
 
-use crate::bus::{Bus, Link, Packet, ToNode, encode_message, to_node};
+use crate::bus::{Bus, Link, ToNode, publish_frames, queue, to_node};
 use crate::model::{NodeId, WorkerId};
-use crate::protocol::{NodeNews, NodeReport};
+use crate::protocol::{NodeNews, NodeReport, WorkersEnd};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -26,10 +26,8 @@ pub(super) struct RemoteNode {
     pub(super) stage: NodeStage,
     /// When this stage began.
     pub(super) since: Duration,
-    /// Whether the node was ordered to end its workers.
-    pub(super) was_ended: bool,
-    /// Whether its workers were ordered to call `shutdown`.
-    pub(super) shuts_down: bool,
+    /// How the node was ordered to end its workers. `None` if it was not.
+    pub(super) ended: Option<WorkersEnd>,
     /// Whether the node has reported that its workers have ended.
     pub(super) is_done: bool,
     /// The agent's name, for the user.
@@ -45,8 +43,7 @@ impl RemoteNode {
             link: Link::new(now),
             stage: NodeStage::New,
             since: now,
-            was_ended: false,
-            shuts_down: false,
+            ended: None,
             is_done: false,
             name: String::new(),
             workers: BTreeSet::new(),
@@ -97,10 +94,7 @@ impl RemoteNode {
 
     /// Queues a message. [`flush`](Self::flush) sends it.
     pub(super) fn send(&mut self, message: &ToNode) {
-        // Plain data always encodes. If it did not, the node would be late, and then lost.
-        if let Ok(bytes) = encode_message(message) {
-            self.link.send(bytes);
-        }
+        queue(&mut self.link, message);
     }
 
     /// Takes no part from now on, because of `reason`.
@@ -111,10 +105,6 @@ impl RemoteNode {
 
     /// Sends what is due.
     pub(super) fn flush(&mut self, bus: &Bus, now: Duration) {
-        for frame in self.link.poll(now) {
-            if let Ok(bytes) = encode_message(&Packet::Frame(frame)) {
-                bus.publish(self.subject.clone(), bytes);
-            }
-        }
+        publish_frames(bus, &self.subject, &mut self.link, now);
     }
 }

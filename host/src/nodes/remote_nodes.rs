@@ -6,7 +6,7 @@ use super::remote_node::{NodeStage, RemoteNode};
 use super::reports::is_allowed;
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusError, BusMessage, FromNode, JobForNode, OFFERS, Offer, Packet, ToNode,
-    decode_message, encode_message, messages_of, to_leader, to_node,
+    decode_message, messages_of, publish, to_leader, to_node,
 };
 use crate::engine::RemoteWork;
 use crate::model::{MiniBatchId, NodeId, TableFormat, WorkerId, printable, random_name};
@@ -34,6 +34,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
+
+/// Why an agent is dismissed although nothing is wrong with it.
+const ENOUGH_NODES: &str = "the job has as many nodes as it asked for";
 
 /// The nodes of a job on other machines.
 #[derive(Debug)]
@@ -192,7 +195,7 @@ impl RemoteNodes {
     fn members(&self) -> usize {
         let now = self.now();
         let counts = |node: &&RemoteNode| match node.stage {
-            NodeStage::Works(_) => !(node.was_ended && self.lost_one_at_end),
+            NodeStage::Works(_) => !(node.ended.is_some() && self.lost_one_at_end),
             NodeStage::Prepares(_) => now.saturating_sub(node.since) < PREPARES_WITHIN,
             NodeStage::New | NodeStage::Dismissed => false,
         };
@@ -201,11 +204,12 @@ impl RemoteNodes {
 
     /// How many nodes run workers.
     fn working(&self) -> usize {
-        self.nodes.values().filter(|node| node.works() && !node.was_ended).count()
+        self.nodes.values().filter(|node| node.works() && node.ended.is_none()).count()
     }
 
     fn wants_nodes(&self) -> bool {
-        let is_ending = !self.lost_one_at_end && self.nodes.values().any(|node| node.was_ended);
+        let is_ending =
+            !self.lost_one_at_end && self.nodes.values().any(|node| node.ended.is_some());
         !self.is_over && !is_ending && self.members() < self.work.node_count as usize
     }
 
@@ -221,9 +225,7 @@ impl RemoteNodes {
             leader: self.leader.clone(),
             epoch: self.epoch,
         };
-        if let Ok(bytes) = encode_message(&offer) {
-            self.bus.publish(OFFERS.to_owned(), bytes);
-        }
+        publish(&self.bus, OFFERS, &offer);
     }
 
     /// Notifies the user once if the job has fewer nodes than it asks for.
@@ -242,8 +244,8 @@ impl RemoteNodes {
         };
         let why = match self.bus.last_error() {
             Some(error) => format!(" (the broker says: {error})"),
-            None if !self.bus.is_connected() => " (the broker is not reachable now)".to_owned(),
-            None => String::new(),
+            None if self.bus.is_connected() => String::new(),
+            None => " (the broker is not reachable now)".to_owned(),
         };
         self.notice(
             NodeId::ONLY,
@@ -256,9 +258,7 @@ impl RemoteNodes {
     }
 
     fn receive(&mut self, message: &BusMessage) {
-        let Some(incarnation) = message.subject.rsplit('.').next().map(str::to_owned) else {
-            return;
-        };
+        let Some(incarnation) = message.subject.rsplit('.').next() else { return };
         if incarnation == ECHO {
             let now = self.now();
             if self.is_deaf(now) {
@@ -270,32 +270,30 @@ impl RemoteNodes {
         match decode_message(&message.payload) {
             Ok(Packet::Frame(frame)) => {
                 let now = self.now();
-                if !self.nodes.contains_key(&incarnation) {
+                if !self.nodes.contains_key(incarnation) {
                     if self.is_over || !frame.is_first() || self.nodes.len() >= MAX_LINKS {
-                        return self.answer_unknown(&incarnation);
+                        return self.answer_unknown(incarnation);
                     }
-                    self.nodes.insert(incarnation.clone(), RemoteNode::new(&incarnation, now));
+                    self.nodes.insert(incarnation.to_owned(), RemoteNode::new(incarnation, now));
                 }
-                let Some(node) = self.nodes.get_mut(&incarnation) else { return };
+                let Some(node) = self.nodes.get_mut(incarnation) else { return };
                 match node.link.receive(frame, now) {
                     Ok(messages) => {
                         for message in messages {
-                            self.on_message(&incarnation, &message);
+                            self.on_message(incarnation, &message);
                         }
                     }
-                    Err(error) => self.lose(&incarnation, &error.to_string()),
+                    Err(error) => self.lose(incarnation, &error.to_string()),
                 }
             }
-            Ok(Packet::Gone) => self.lose(&incarnation, "its process has ended"),
-            Err(error) => self.lose(&incarnation, &error.to_string()),
+            Ok(Packet::Gone) => self.lose(incarnation, "its process has ended"),
+            Err(error) => self.lose(incarnation, &error.to_string()),
         }
     }
 
     /// Tells an agent that the leader does not count on it.
     fn answer_unknown(&self, incarnation: &str) {
-        if let Ok(bytes) = encode_message(&Packet::Gone) {
-            self.bus.publish(to_node(incarnation), bytes);
-        }
+        publish(&self.bus, &to_node(incarnation), &Packet::Gone);
     }
 
     fn on_message(&mut self, incarnation: &str, bytes: &[u8]) {
@@ -339,7 +337,7 @@ impl RemoteNodes {
         } else if wants_nodes {
             None
         } else {
-            Some("the job has as many nodes as it asked for".to_owned())
+            Some(ENOUGH_NODES.to_owned())
         };
         let proof = random_name();
         let now = self.now();
@@ -376,23 +374,13 @@ impl RemoteNodes {
         settings: &[(String, String)],
         workers: u32,
     ) {
-        let mut different: Vec<String> = self
-            .work
-            .settings
-            .iter()
-            .filter(|setting| !settings.contains(setting))
-            .map(|(name, _)| name.clone())
-            .collect();
+        if self.is_over || self.working() >= self.work.node_count as usize {
+            let Some(node) = self.nodes.get_mut(incarnation) else { return };
+            return node.dismiss(ENOUGH_NODES.to_owned());
+        }
+        let mut different = differing_settings(&self.work.settings, settings);
         if component != self.work.component {
             different.insert(0, "entry_script".to_owned());
-        }
-        let extra = settings
-            .iter()
-            .filter(|(name, _)| self.work.settings.iter().all(|(known, _)| known != name));
-        different.extend(extra.map(|(name, _)| printable(name).into_owned()));
-        if self.is_over || self.working() >= self.work.node_count as usize {
-            let reason = "the job has as many nodes as it asked for".to_owned();
-            return self.nodes.get_mut(incarnation).map_or((), |node| node.dismiss(reason));
         }
         if workers == 0 || workers > NodeId::WORKER_NUMBERS / 10 {
             different.push("process_count_per_node".to_owned());
@@ -438,7 +426,7 @@ impl RemoteNodes {
         let Some(node) = self.nodes.remove(incarnation) else { return };
         self.answer_unknown(incarnation);
         let NodeStage::Works(number) = node.stage else { return };
-        self.lost_one_at_end |= node.shuts_down && !node.is_done;
+        self.lost_one_at_end |= node.ended == Some(WorkersEnd::Done) && !node.is_done;
         let text = format!("node {number} ({}) takes no part any longer: {why}", node.name);
         let mut reports = node.last_reports();
         reports.push(NodeReport::Notice(text));
@@ -452,13 +440,11 @@ impl RemoteNodes {
 
     /// Queues an order for a node.
     pub(crate) fn order(&mut self, node: NodeId, order: Order) {
-        let ends = matches!(order, Order::End(_));
-        let shuts_down = matches!(order, Order::End(WorkersEnd::Done));
-        let working = NodeStage::Works(node);
-        let Some(node) = self.nodes.values_mut().find(|node| node.stage == working) else { return };
-        node.was_ended |= ends;
-        node.shuts_down |= shuts_down;
-        self.lost_one_at_end &= !ends;
+        let Some(node) = working_node(&mut self.nodes, node) else { return };
+        if let Order::End(end) = order {
+            node.ended = Some(end);
+            self.lost_one_at_end = false;
+        }
         for message in messages_of(order) {
             node.send(&message);
         }
@@ -466,7 +452,9 @@ impl RemoteNodes {
 
     /// Notifies a worker's node that the rows of an attempt are in the output.
     pub(crate) fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
-        self.send(worker.node(), &ToNode::Reclaimable { worker, id, attempt });
+        if let Some(node) = working_node(&mut self.nodes, worker.node()) {
+            node.send(&ToNode::Reclaimable { worker, id, attempt });
+        }
     }
 
     /// Passes on how tables are read.
@@ -474,13 +462,6 @@ impl RemoteNodes {
         self.tables = Some(tables.to_vec());
         for node in self.nodes.values_mut().filter(|node| node.works()) {
             node.send(&ToNode::Tables(tables.to_vec()));
-        }
-    }
-
-    fn send(&mut self, number: NodeId, message: &ToNode) {
-        let working = NodeStage::Works(number);
-        if let Some(node) = self.nodes.values_mut().find(|node| node.stage == working) {
-            node.send(message);
         }
     }
 
@@ -526,4 +507,21 @@ impl RemoteNodes {
             self.notice(NodeId::ONLY, format!("the logs of the nodes cannot be copied: {error}"));
         }
     }
+}
+
+/// The node with this number, if it runs workers.
+fn working_node(
+    nodes: &mut BTreeMap<String, RemoteNode>,
+    number: NodeId,
+) -> Option<&mut RemoteNode> {
+    nodes.values_mut().find(|node| node.stage == NodeStage::Works(number))
+}
+
+/// The names of the settings that the node found with other values than the leader.
+fn differing_settings(leader: &[(String, String)], node: &[(String, String)]) -> Vec<String> {
+    let changed = leader.iter().filter(|setting| !node.contains(setting));
+    let is_known = |name: &String| leader.iter().any(|(known, _)| known == name);
+    let added = node.iter().filter(|(name, _)| !is_known(name));
+    let changed = changed.map(|(name, _)| name.clone());
+    changed.chain(added.map(|(name, _)| printable(name).into_owned())).collect()
 }

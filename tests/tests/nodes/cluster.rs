@@ -173,6 +173,26 @@ pub(crate) fn rows_of(files: usize) -> Vec<String> {
     rows
 }
 
+/// The lines of a text, sorted.
+pub(crate) fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+/// The rows in the output file, sorted.
+#[track_caller]
+pub(crate) fn rows(ran: &Ran) -> Vec<String> {
+    sorted(&ran.text("shared/out/parallel_run_step.txt"))
+}
+
+/// Fails if the output does not have each row and each file of the entry script.
+#[track_caller]
+pub(crate) fn assert_complete(ran: &Ran) {
+    assert_eq!(rows(ran), expected_rows(), "{ran}");
+    assert_files(ran);
+}
+
 /// Fails if the output does not have each file of the entry script, with its content.
 #[track_caller]
 pub(crate) fn assert_files(ran: &Ran) {

@@ -1,6 +1,6 @@
 //! Nodes, leaders and brokers that are lost while a job runs.
 
-use crate::cluster::{Cluster, assert_files, expected_rows, job};
+use crate::cluster::{self, Cluster, job};
 use rustix::process::Signal;
 use sandmill_tests::{Ran, Running};
 use std::thread;
@@ -10,30 +10,26 @@ use std::time::Duration;
 fn assert_complete(ran: &Ran) {
     // The workers of a paused agent may still be there.
     assert_eq!(ran.code, 0, "{ran}");
-    let mut rows: Vec<String> =
-        ran.text("shared/out/parallel_run_step.txt").lines().map(str::to_owned).collect();
-    rows.sort();
-    assert_eq!(rows, expected_rows(), "{ran}");
-    assert_files(ran);
+    cluster::assert_complete(ran);
 }
 
-/// Waits until both nodes work.
-fn await_both(running: &mut Running) {
+/// Begins a job with these lines on the machine with this job directory, and waits until both of its nodes work.
+fn begun(cluster: &mut Cluster, lines: &str, machine: &str) -> Running {
+    cluster.start_agents(2);
+    let mut running = cluster.start(job(2, lines), machine, &[]);
     running.until("both nodes work", |running| {
         let said = running.stderr_so_far();
         said.contains("note: node 0 (") && said.contains("note: node 1 (")
     });
+    running
 }
 
 /// The mini-batches of a lost node run elsewhere, and the loss counts no try. A machine that returns gets a new
 /// number.
 #[test]
 fn a_killed_node_is_replaced() {
-    let job = job(2, "");
     let mut cluster = Cluster::new();
-    cluster.start_agents(2);
-    let mut running = cluster.start(job, "leader", &[]);
-    await_both(&mut running);
+    let running = begun(&mut cluster, "", "leader");
     cluster.agent_of(&running, 1).kill();
     let ran = running.wait();
     assert_complete(&ran);
@@ -44,11 +40,8 @@ fn a_killed_node_is_replaced() {
 /// An agent that was paused until it was lost does no harm when it wakes, and may take part again.
 #[test]
 fn a_paused_node_is_given_up() {
-    let job = job(2, "");
     let mut cluster = Cluster::new();
-    cluster.start_agents(2);
-    let mut running = cluster.start(job, "leader", &[]);
-    await_both(&mut running);
+    let running = begun(&mut cluster, "", "leader");
     let agent = cluster.agent_of(&running, 0);
     agent.signal(Signal::STOP);
     let ran = running.wait();
@@ -61,11 +54,8 @@ fn a_paused_node_is_given_up() {
 /// If the leader is lost, another machine continues the job with the same agents.
 #[test]
 fn another_leader_takes_the_nodes_over() {
-    let job = job(2, "ordered: true");
     let mut cluster = Cluster::new();
-    cluster.start_agents(2);
-    let mut running = cluster.start(job, "first", &[]);
-    await_both(&mut running);
+    let mut running = begun(&mut cluster, "ordered: true", "first");
     running.kill_leader();
     let ran = running.wait();
     std::fs::remove_dir_all(ran.dir().join("first")).unwrap();
@@ -78,11 +68,8 @@ fn another_leader_takes_the_nodes_over() {
 /// The broker may lose everything.
 #[test]
 fn the_broker_may_die() {
-    let job = job(2, "");
     let mut cluster = Cluster::new();
-    cluster.start_agents(2);
-    let mut running = cluster.start(job, "leader", &[]);
-    await_both(&mut running);
+    let running = begun(&mut cluster, "", "leader");
     cluster.broker.kill();
     thread::sleep(Duration::from_millis(300));
     cluster.broker.start_again();

@@ -1,14 +1,10 @@
 //! Jobs on several nodes without failures, and bad usage.
 
-use crate::cluster::{Cluster, assert_files, expected_rows, job, job_of, rows_of};
+use crate::cluster::{
+    Cluster, assert_complete, assert_files, expected_rows, job, job_of, rows, rows_of,
+};
 use rustix::process::Signal;
 use sandmill_tests::{Broker, TestJob, guest, texts};
-
-fn sorted_rows(text: &str) -> Vec<String> {
-    let mut rows: Vec<_> = text.lines().map(str::to_owned).collect();
-    rows.sort();
-    rows
-}
 
 #[test]
 fn three_nodes_run_one_job() {
@@ -19,7 +15,7 @@ fn three_nodes_run_one_job() {
     cluster.start_agents(3);
     let ran = cluster.run(job, "leader");
     ran.exits_with(0);
-    assert_eq!(sorted_rows(&ran.text("shared/out/parallel_run_step.txt")), rows_of(files));
+    assert_eq!(rows(&ran), rows_of(files));
     assert_files(&ran);
     for node in 0..3 {
         ran.says(&format!("note: node {node} (machine-"));
@@ -60,7 +56,7 @@ fn a_job_waits_for_nodes() {
     cluster.start_agents(1);
     let ran = running.wait();
     ran.exits_with(0);
-    assert_eq!(sorted_rows(&ran.text("shared/out/parallel_run_step.txt")), expected_rows());
+    assert_eq!(rows(&ran), expected_rows());
 }
 
 /// An agent that is asked to end finishes what runs, gives back the rest, and exits with 41.
@@ -77,8 +73,7 @@ fn an_agent_drains() {
     assert_eq!(status.code(), Some(41), "{}", agent.said());
     let ran = running.wait();
     ran.exits_with(0);
-    assert_eq!(sorted_rows(&ran.text("shared/out/parallel_run_step.txt")), expected_rows());
-    assert_files(&ran);
+    assert_complete(&ran);
 }
 
 #[test]

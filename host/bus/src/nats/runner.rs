@@ -275,7 +275,8 @@ fn chosen(
 
 /// Whether the broker refuses the subscription to the subject.
 fn is_refusal(error: &str, subject: &str) -> bool {
-    let (error, subject) = (error.to_lowercase(), subject.to_lowercase());
+    let error = error.to_lowercase();
+    let subject = subject.to_lowercase();
     error.starts_with(&format!("permissions violation for subscription to \"{subject}\""))
         || error.starts_with("maximum subscriptions exceeded")
         || error.starts_with("invalid subject")
