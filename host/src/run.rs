@@ -5,16 +5,16 @@ use crate::bus::{Broker, Bus};
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
-    self, BeginRequest, ClaimError, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle,
-    PolicyUsed, RunningNode, StartRequest,
+    self, BeginRequest, ClaimError, JobFile, JobOnNode, LeaderOptions, LogStore, Make, NodeHandle,
+    PolicyUsed, RunToPublish, RunningNode, StartRequest, folder_objects,
 };
 use crate::inference::NamedLibrary;
-use crate::model::{JobDir, MiniBatchId, NodeId, WorkerId, random_name};
+use crate::model::{Address, JobDir, MiniBatchId, NodeId, WorkerId, random_name};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
 use crate::nodes::RemoteNodes;
 use crate::protocol::node::{InspectReport, InspectRequest, PrepareRequest};
 use crate::protocol::{FromPlanner, NodeReport, NodeReports, Order, WorkersStanding};
-use crate::spec::{Datastores, JobSpec, OperatorPolicy};
+use crate::spec::{Datastores, JobSpec, JobStorePlace, OperatorPolicy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,17 +22,46 @@ use std::time::Duration;
 
 pub use engine::run;
 
-/// Uploads the results of a completed job to the store that the job names, if it names one.
+/// Uploads the results of a completed job to the store that the job names, if it names one. Then removes the copies
+/// of results that the job's [store](JobSpec::job_store) has.
 ///
 /// # Errors
-/// If the policy does not allow the store, or if the results could not be uploaded.
+/// If the policy does not allow the store, if the results could not be uploaded, or if the job was started over
+/// elsewhere since.
 pub fn upload_results(
     spec: &JobSpec,
     options: &Options,
     output: &Path,
     say: &mut dyn FnMut(&str),
-) -> Result<(), NodeError> {
-    node::upload_results(spec, &options.node(), output, say)
+) -> Result<(), PrepareError> {
+    let node = options.node();
+    let objects = match &spec.job_store {
+        Some(place) if spec.upload.is_some() => Some(job_objects(spec, place, &node)?),
+        _ => None,
+    };
+    let run = match objects {
+        Some(objects) => RunToPublish::find(objects, &JobDir::new(&options.job_dir))?,
+        None => None,
+    };
+    node::upload_results(spec, &node, output, say).map_err(PrepareError::Node)?;
+    if let Some(Err(error)) = run.map(|run| run.publish()) {
+        say(&format!("copies of the results stay in the job store: {error}"));
+    }
+    Ok(())
+}
+
+/// The objects of a job in its store.
+fn job_objects(
+    spec: &JobSpec,
+    place: &JobStorePlace,
+    options: &NodeOptions,
+) -> Result<Arc<dyn LogStore>, PrepareError> {
+    Ok(match place {
+        JobStorePlace::Folder(folder) => folder_objects(folder, &spec.name)?,
+        JobStorePlace::Address(address) => {
+            Arc::new(node::job_objects(spec, address, options).map_err(PrepareError::Node)?)
+        }
+    })
 }
 
 /// A job that is ready to run on this machine.
@@ -182,13 +211,28 @@ fn prepare_in_turn(
         if let Some(reason) = options.cancel.reason() {
             return Err(PrepareError::Node(NodeError::Cancelled(reason)));
         }
-        match prepare_now(spec.clone(), options, has_waited, say) {
+        let mut lines = Vec::new();
+        let mut keep_line = |line: &str| lines.push(line.to_owned());
+        // While this process waits, its tries are shown only if they succeed.
+        let shown: &mut dyn FnMut(&str) = if has_waited { &mut keep_line } else { say };
+        match prepare_now(spec.clone(), options, has_waited, shown) {
             // Another standby was faster.
             Err(PrepareError::JobDir(ClaimError::OutputInUse(_) | ClaimError::Running { .. })) => {
                 has_waited = true;
                 std::thread::sleep(Duration::from_millis(500));
             }
-            prepared => return prepared,
+            Err(PrepareError::JobDir(ClaimError::LedElsewhere { leader, .. })) => {
+                if !has_waited {
+                    say(&format!(
+                        "{leader} leads the job; waiting, to continue the job if that process is lost"
+                    ));
+                }
+                has_waited = true;
+            }
+            prepared => {
+                lines.iter().for_each(|line| say(line));
+                return prepared;
+            }
         }
     }
 }
@@ -230,9 +274,10 @@ impl NodeHandle for MachineForJob {
         let bus = bus.map_err(|error| NodeError::Broker(Box::new(error)))?;
         let mut ask = ask.clone();
         ask.begins &= bus.is_none();
+        let options = self.options.clone();
         let (prepared, job) = node::prepare(self.spec, self.options, &ask, say)?;
         let logs = JobDir::new(ask.job_dir).logs();
-        Ok((prepared, JobHere { job, bus, logs, node_timeout: self.node_timeout }))
+        Ok((prepared, JobHere { job, options, bus, logs, node_timeout: self.node_timeout }))
     }
 }
 
@@ -240,6 +285,7 @@ impl NodeHandle for MachineForJob {
 #[derive(Debug)]
 pub struct JobHere {
     job: NodeJob,
+    options: NodeOptions,
     /// The connection to other machines, which then run the workers.
     bus: Option<Bus>,
     /// The log tree of the job directory.
@@ -261,6 +307,14 @@ impl JobOnNode for JobHere {
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         self.job.inspect_inputs(ask, on_report)
+    }
+
+    fn job_objects(
+        &self,
+        spec: &JobSpec,
+        address: &Address,
+    ) -> Result<Arc<dyn LogStore>, NodeError> {
+        Ok(Arc::new(node::job_objects(spec, address, &self.options)?))
     }
 
     fn lease_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {

@@ -8,8 +8,8 @@ use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The pauses between the tries of one append. After the last one, the append fails.
-const PAUSES: [Duration; 6] = [
+/// The pauses between the tries to create one object. After the last one, the append fails.
+pub(crate) const PAUSES: [Duration; 6] = [
     Duration::ZERO,
     Duration::from_millis(20),
     Duration::from_millis(200),
@@ -324,7 +324,7 @@ impl CommitLog {
 }
 
 /// Whether a repeated request would fail the same way.
-fn is_final(error: &io::Error) -> bool {
+pub(crate) fn is_final(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         ErrorKind::StorageFull

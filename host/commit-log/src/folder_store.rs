@@ -38,6 +38,22 @@ impl FolderStore {
 }
 
 impl FolderStore {
+    /// The names in a folder whose paths are `wanted`.
+    fn names(&self, folder: &str, wanted: impl Fn(&Path) -> bool) -> io::Result<Vec<String>> {
+        let path = self.root.join(folder);
+        let Some(folder) = found(open_folder(&path))? else { return Ok(Vec::new()) };
+        let mut names = Vec::new();
+        let mut buffer = [MaybeUninit::uninit(); 8192];
+        let mut entries = RawDir::new(folder, &mut buffer);
+        while let Some(entry) = entries.next() {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if !name.starts_with(UNFINISHED) && wanted(&path.join(&name)) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
     /// Syncs a folder and its parents, which may be new, too: the root's own name is in the folder around it.
     fn sync_folders(&self, folder: &Path) -> io::Result<()> {
         let outermost = self.root.parent().unwrap_or(&self.root);
@@ -90,19 +106,11 @@ impl LogStore for FolderStore {
     }
 
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
-        let Some(folder) = found(open_folder(&self.root.join(folder)))? else {
-            return Ok(Vec::new());
-        };
-        let mut names = Vec::new();
-        let mut buffer = [MaybeUninit::uninit(); 8192];
-        let mut entries = RawDir::new(folder, &mut buffer);
-        while let Some(entry) = entries.next() {
-            let name = entry?.file_name().to_string_lossy().into_owned();
-            if !name.starts_with(UNFINISHED) {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        self.names(folder, |_| true)
+    }
+
+    fn folders(&self, folder: &str) -> io::Result<Vec<String>> {
+        self.names(folder, |path| path.symlink_metadata().is_ok_and(|found| found.is_dir()))
     }
 }
 
@@ -165,6 +173,8 @@ mod tests {
         let mut names = store.list("a/b").unwrap();
         names.sort();
         assert_eq!(names, ["1", "2"]);
+        assert_eq!(store.folders("a").unwrap(), ["b"]);
+        assert_eq!(store.folders("a/b").unwrap(), [""; 0]);
         let left = std::fs::read_dir(store.root.join("a/b")).unwrap().count();
         assert_eq!(left, 2, "no temporary file stays");
     }

@@ -119,6 +119,11 @@ impl RunList {
         !self.last_has_begun && self.is_last(id)
     }
 
+    /// Whether no run has a log.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
     /// Whether the run is the last one.
     pub fn is_last(&self, id: &str) -> bool {
         self.ids.last().is_some_and(|last| last == id)

@@ -7,7 +7,7 @@
 //!
 //! - [`LogStore`] is what the log needs of a store, and [`FolderStore`] is a folder, which may be shared;
 //! - [`CommitLog`] appends records and writes snapshots;
-//! - [`try_folder`] tries whether a folder can be such a store;
+//! - [`try_folder`] tries whether a folder can be such a store, and [`try_store`] tries another store;
 //! - [`JobLogs`] finds and begins the logs of a job: each run that starts over has a log of its own.
 //!
 //! The payloads of records are bytes that this crate does not interpret.
@@ -19,6 +19,7 @@ mod error;
 mod folder_store;
 mod job_logs;
 mod log_store;
+mod own_object;
 mod record;
 #[cfg(test)]
 mod simulation;
@@ -29,7 +30,8 @@ pub use error::LogError;
 pub use folder_store::FolderStore;
 pub use job_logs::{JobLogs, RunList, RunLog, is_run_id};
 pub use log_store::LogStore;
+pub use own_object::create_own;
 pub use record::{LogPosition, Record, RecordDamage, Writer};
-pub use trial::{TrialError, try_folder};
+pub use trial::{TrialError, try_folder, try_store};
 
 use sandmill_files as files;

@@ -40,9 +40,15 @@ pub trait LogStore: Debug + Send + Sync {
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
 
     /// The last parts of the names of all objects whose names consist of this folder, `/`, and one more part.
-    /// In no particular order.
+    /// In no particular order. In a store that is a folder, also the names of folders.
     ///
     /// # Errors
     /// If the store fails.
     fn list(&self, folder: &str) -> io::Result<Vec<String>>;
+
+    /// The names of all folders that are directly in this folder, in no particular order.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn folders(&self, folder: &str) -> io::Result<Vec<String>>;
 }

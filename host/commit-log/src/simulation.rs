@@ -7,7 +7,7 @@ use super::log_store::LogStore;
 use super::record::Writer;
 use jiff::Timestamp;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex};
 
@@ -119,6 +119,14 @@ impl LogStore for FaultyStore {
         let prefix = format!("{folder}/");
         let names = inner.objects.keys().filter_map(|name| name.strip_prefix(&prefix));
         Ok(names.filter(|name| !name.contains('/')).map(str::to_owned).collect())
+    }
+
+    fn folders(&self, folder: &str) -> io::Result<Vec<String>> {
+        let inner = self.0.lock().unwrap();
+        let prefix = format!("{folder}/");
+        let names = inner.objects.keys().filter_map(|name| name.strip_prefix(&prefix));
+        let folders = names.filter_map(|name| Some(name.split_once('/')?.0.to_owned()));
+        Ok(folders.collect::<BTreeSet<_>>().into_iter().collect())
     }
 }
 

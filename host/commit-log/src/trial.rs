@@ -1,4 +1,4 @@
-//! Tries whether a folder can hold commit logs.
+//! Tries whether a folder, or another store, can hold commit logs.
 
 use super::files::remove_tree;
 use super::folder_store::FolderStore;
@@ -17,23 +17,78 @@ pub enum TrialError {
     #[error("{} is not a folder: make it, or mount the shared folder", .0.display())]
     NotAFolder(PathBuf),
     /// A step failed.
-    #[error("it cannot {step} in {}: {source}", folder.display())]
+    #[error("it cannot {step} in {place}: {source}")]
     Failed {
         /// What was tried, as in "create a file".
         step: &'static str,
-        /// The folder.
-        folder: PathBuf,
+        /// The folder or the address.
+        place: String,
         /// Why it failed.
         source: io::Error,
     },
     /// The file system does something else than it should.
-    #[error("the file system of {} {what}: put the job store on another file system", folder.display())]
+    #[error("{whose} {place} {what}: {advice}")]
     Wrong {
+        /// "the file system of", or "the store at".
+        whose: &'static str,
+        /// The folder or the address.
+        place: String,
         /// What it does.
         what: &'static str,
-        /// The folder.
-        folder: PathBuf,
+        /// What the user can do.
+        advice: &'static str,
     },
+}
+
+/// What is tried, for messages.
+#[derive(Clone, Copy)]
+struct Tried<'a> {
+    /// The folder or the address.
+    place: &'a str,
+    whose: &'static str,
+    advice: &'static str,
+}
+
+impl Tried<'_> {
+    fn failed(self, step: &'static str) -> impl Fn(io::Error) -> TrialError {
+        move |source| TrialError::Failed { step, place: self.place.to_owned(), source }
+    }
+
+    fn wrong<T>(self, what: &'static str) -> Result<T, TrialError> {
+        let Self { place, whose, advice } = self;
+        Err(TrialError::Wrong { whose, place: place.to_owned(), what, advice })
+    }
+
+    /// Tries to make a folder, to create an object in it only if it is absent, and to read the object. Returns
+    /// the name of the object.
+    fn try_objects(self, store: &dyn LogStore, folder: &str) -> Result<String, TrialError> {
+        store.make_folder(folder).map_err(self.failed("make a folder"))?;
+        let name = format!("{folder}/0");
+        let create = || store.create(&name, b"trial").map_err(self.failed("create a file"));
+        if !create()? {
+            return self.wrong("reports a new file as existing");
+        }
+        if create()? {
+            return self.wrong("replaces a file that exists");
+        }
+        let read = store.read(&name).map_err(self.failed("read a file"))?;
+        if read.as_deref() != Some(b"trial") {
+            return self.wrong("returns other content than was written");
+        }
+        Ok(name)
+    }
+}
+
+/// Tries in a store what a commit log needs: to create an object only if it is absent, and to read it. Leaves
+/// nothing in the store. `address`: the store, for messages.
+///
+/// # Errors
+/// If one of these does not work.
+pub fn try_store(store: &dyn LogStore, address: &str) -> Result<(), TrialError> {
+    let advice = "use another store for job_store";
+    let tried = Tried { place: address, whose: "the store at", advice };
+    let name = tried.try_objects(store, &format!(".sandmill-trial-{}", random_name()))?;
+    store.remove(&name).map_err(tried.failed("remove a file"))
 }
 
 /// Tries in a folder what a commit log needs: to create a file only if it is absent, to sync and to read it, and
@@ -54,33 +109,22 @@ pub fn try_folder(folder: &Path) -> Result<(), TrialError> {
 }
 
 fn try_all(folder: &Path, trial: &Path) -> Result<(), TrialError> {
-    let failed =
-        |step| move |source| TrialError::Failed { step, folder: folder.to_owned(), source };
-    let wrong = |what| Err(TrialError::Wrong { what, folder: folder.to_owned() });
+    let place = folder.display().to_string();
+    let advice = "put the job store on another file system";
+    let tried = Tried { place: &place, whose: "the file system of", advice };
     let store = FolderStore::new(trial.to_owned());
-    store.make_folder("log").map_err(failed("make a folder"))?;
-    let create = || store.create("log/0", b"trial").map_err(failed("create a file"));
-    if !create()? {
-        return wrong("reports a new file as existing");
-    }
-    if create()? {
-        return wrong("replaces a file that exists");
-    }
-    let read = store.read("log/0").map_err(failed("read a file"))?;
-    if read.as_deref() != Some(b"trial") {
-        return wrong("returns other content than was written");
-    }
-    let path = trial.join("log/0");
-    let open = || File::open(&path).map_err(failed("open a file"));
+    let name = tried.try_objects(&store, "log")?;
+    let path = trial.join(&name);
+    let open = || File::open(&path).map_err(tried.failed("open a file"));
     let (first, second) = (open()?, open()?);
     let lock = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive);
-    lock(&first).map_err(io::Error::from).map_err(failed("lock a file"))?;
+    lock(&first).map_err(io::Error::from).map_err(tried.failed("lock a file"))?;
     match lock(&second) {
         Err(Errno::WOULDBLOCK) => {}
-        Ok(()) => return wrong("lets two processes lock one file"),
-        Err(errno) => return Err(failed("lock a file")(errno.into())),
+        Ok(()) => return tried.wrong("lets two processes lock one file"),
+        Err(errno) => return Err(tried.failed("lock a file")(errno.into())),
     }
-    store.remove("log/0").map_err(failed("remove a file"))
+    store.remove(&name).map_err(tried.failed("remove a file"))
 }
 
 #[cfg(test)]

@@ -29,11 +29,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// What a job needs of its job directory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ClaimRequest<'a> {
     pub(super) name: &'a str,
     /// The output folder, without links. `None` means the one in the job directory.
     pub(super) output: Option<&'a Path>,
+    /// The address in a store to which the results go from there.
+    pub(super) results: Option<String>,
     /// The file in the output folder that rows are appended to.
     pub(super) output_file: Option<&'a str>,
 }
@@ -47,6 +49,7 @@ pub(super) struct JobDirLock {
     name: String,
     /// The output folder, without links. It may not exist yet.
     output: PathBuf,
+    results: Option<String>,
     output_file: Option<String>,
     earlier: Option<JobState>,
     /// See [`JobDirLock::mark`].
@@ -200,6 +203,7 @@ pub(super) fn lock_job_dir(
         root,
         name: wanted.name.to_owned(),
         output,
+        results: wanted.results,
         output_file: wanted.output_file.map(str::to_owned),
         earlier,
         mark,
@@ -377,7 +381,8 @@ impl JobDirLock {
         let mark = self.mark.clone();
         let started_by = self.started_by.clone();
         let output_file = self.output_file.clone();
-        JobState { mark, output, output_file, started_by, job_file, ..state }
+        let results = self.results.clone();
+        JobState { mark, output, results, output_file, started_by, job_file, ..state }
     }
 
     /// Closes the job directory to other users: its journal and logs contain settings, which may be secrets.

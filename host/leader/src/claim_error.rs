@@ -2,6 +2,7 @@
 
 use crate::journal::JournalError;
 use crate::model::{JobStatus, is_full};
+use sandmill_commit_log::TrialError;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -130,83 +131,108 @@ pub enum ClaimError {
     /// The job store's folder is missing.
     #[error("job_store: there is no folder {}: make it, or mount the shared folder on this machine", .0.display())]
     NoJobStore(PathBuf),
+    /// The job store does not do what a commit log needs.
+    #[error("job_store: {0}")]
+    StoreUnfit(#[from] TrialError),
+    /// Another run of a job has begun, so the results of this one are not published.
+    #[error(
+        "the results in {} are not the latest ones: the job was started over elsewhere since",
+        .0.display()
+    )]
+    Superseded(PathBuf),
+    /// Another process leads the job.
+    #[error(
+        "job '{name}' is running: {leader} leads it (its commit log is in {store}). Wait until it ends, cancel it \
+         there, or run this command with --standby, to continue the job if that process is lost"
+    )]
+    LedElsewhere {
+        /// The job.
+        name: String,
+        /// The process, as in "process 12 on host a".
+        leader: String,
+        /// The address of the job in the store.
+        store: String,
+    },
     /// The job's folder in the job store belongs to another user, or other users can write to it.
     #[error(
-        "job_store: the commit log in {} cannot be trusted: {why}; name another folder for job_store, or give \
-         the job another name",
-        folder.display()
+        "job_store: the commit log in {folder} cannot be trusted: {why}; name another folder for job_store, or give \
+         the job another name"
     )]
     StoreNotOwn {
-        /// The job's folder.
-        folder: PathBuf,
+        /// The job's folder or address.
+        folder: String,
         /// What is wrong, as a clause.
         why: String,
     },
     /// The job store has the log of another job with the same name.
     #[error(
-        "the job store already has a job '{name}', with the output folder {} (its commit log is in {}): give \
-         this job another name or another job_store",
-        output.display(), store.display()
+        "the job store already has a job '{name}', with the output {output} (its commit log is in {store}): give \
+         this job another name or another job_store"
     )]
     StoreTaken {
         /// The name of both jobs.
         name: String,
         /// The output folder of the other job.
-        output: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
+        output: String,
+        /// The folder or address of the job in the store.
+        store: String,
     },
     /// The job was completed in another job directory.
     #[error(
-        "job '{name}' was completed from another job directory, and its results went to {} (its commit log is \
-         in {}): use --overwrite to run it again",
-        output.display(), store.display()
+        "job '{name}' was completed from another job directory, and its results went to {output} (its commit log is \
+         in {store}): use --overwrite to run it again"
     )]
     FinishedElsewhere {
         /// The job.
         name: String,
         /// The output folder.
-        output: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
+        output: String,
+        /// The folder or address of the job in the store.
+        store: String,
     },
     /// The commit log of the run in the job directory has ended, and no other run has begun since.
     #[error(
-        "the run in {} no longer counts: its commit log in {} was ended, by a run with --overwrite that was \
+        "the run in {} no longer counts: its commit log in {store} was ended, by a run with --overwrite that was \
          interrupted, or because the job did not begin; run the job again with --overwrite",
-        dir.display(), store.display()
+        dir.display()
     )]
     StartedOver {
         /// The job directory.
         dir: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
+        /// The folder or address of the job in the store.
+        store: String,
     },
     /// This version cannot read the job's state in the commit log.
     #[error(
-        "the commit log in {} cannot be understood ({what}): use the version of sandmill that wrote it",
-        store.display()
+        "the commit log in {store} cannot be understood ({what}): use the version of sandmill that wrote it"
     )]
     UnknownStateInLog {
-        /// The folder of the job in the store.
-        store: PathBuf,
+        /// The folder or address of the job in the store.
+        store: String,
         /// What is wrong with it.
         what: String,
     },
     /// The job ended in another job directory, while this process waited to continue it.
     #[error(
-        "job '{name}' {} on the machine that this one waited for (its commit log is in {}): to continue it here, \
+        "job '{name}' {} on the machine that this one waited for (its commit log is in {store}): to continue it here, \
          run it without --standby",
-        if *status == JobStatus::Cancelled { "was cancelled" } else { "failed" },
-        store.display()
+        if *status == JobStatus::Cancelled { "was cancelled" } else { "failed" }
     )]
     EndedElsewhere {
         /// The job.
         name: String,
         /// How it ended.
         status: JobStatus,
-        /// The folder of the job in the store.
-        store: PathBuf,
+        /// The folder or address of the job in the store.
+        store: String,
+    },
+    /// The job was completed in another job directory, while this process waited to continue it.
+    #[error("job '{name}' was completed on another machine, and its results are in {output}")]
+    CompletedElsewhere {
+        /// The job.
+        name: String,
+        /// The address of the results.
+        output: String,
     },
     /// The output folder of a job with a job store is in the job directory.
     #[error(
@@ -237,27 +263,27 @@ pub enum ClaimError {
     },
     /// The job directory belongs to a job with a commit log, and the log is gone.
     #[error(
-        "the job in {} has a commit log in the job store, and {} has none: restore the store, or start over \
+        "the job in {} has a commit log in the job store, and {store} has none: restore the store, or start over \
          with --overwrite",
-        dir.display(), store.display()
+        dir.display()
     )]
     LogGone {
         /// The job directory.
         dir: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
+        /// The folder or address of the job in the store.
+        store: String,
     },
     /// The job directory and the job store hold different runs of the job.
     #[error(
-        "{} holds run {local} of the job, and the job store {} holds run {found}: to continue run {found} here, \
+        "{} holds run {local} of the job, and the job store {store} holds run {found}: to continue run {found} here, \
          name an empty folder with --job-dir; to start over, use --overwrite",
-        dir.display(), store.display()
+        dir.display()
     )]
     OtherRun {
         /// The job directory.
         dir: PathBuf,
-        /// The folder of the job in the store.
-        store: PathBuf,
+        /// The folder or address of the job in the store.
+        store: String,
         /// The id of the run in the job directory.
         local: String,
         /// The id of the run in the store.

@@ -30,7 +30,7 @@ impl ClaimFixture {
     fn lock(&self, output: Option<&Path>) -> Result<JobDirLock, ClaimError> {
         lock_job_dir(
             &self.job,
-            ClaimRequest { name: "iris", output, output_file: Some("rows.csv") },
+            ClaimRequest { name: "iris", output, results: None, output_file: Some("rows.csv") },
         )
     }
 
@@ -54,7 +54,7 @@ impl ClaimFixture {
 }
 
 fn claim(job: &JobDir, name: &str, output: Option<&Path>) -> Result<Claim, ClaimError> {
-    lock_job_dir(job, ClaimRequest { name, output, output_file: Some("rows.csv") })?
+    lock_job_dir(job, ClaimRequest { name, output, results: None, output_file: Some("rows.csv") })?
         .begin(None, &mut |_| Ok(()))
 }
 

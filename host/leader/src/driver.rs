@@ -12,6 +12,7 @@ use super::job_store::{JobStore, undo};
 use super::machine::{ConnectedJob, ConnectedOutcome, JobAction, JobMachine, JobMessage};
 use super::nodes::{BeginRequest, JobOnNode, RunningNode};
 use super::peak::peak_of_children;
+use super::presence::Presence;
 use super::settings_in_force::{in_force, policy};
 use super::spans::Spans;
 use super::start::{Started, commit_request, resumed, start};
@@ -102,6 +103,8 @@ struct Driver<'a, R> {
     on_event: &'a mut dyn FnMut(&Event),
     /// `None` if the job directory cannot have a socket.
     control: Option<Control>,
+    /// See [`Started::presence`].
+    _presence: Option<Presence>,
     result: Option<JobResult>,
 }
 
@@ -120,7 +123,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 return Err(error);
             }
         };
-        let Started { mut node, committer, commits, restored, epoch } = started;
+        let Started { mut node, committer, commits, restored, epoch, presence } = started;
         let has_earlier_run = job.claim.has_earlier_run();
         let resumed = resumed(&restored, has_earlier_run);
         let start = Instant::now();
@@ -159,6 +162,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             spans: Spans::new(),
             on_event,
             control,
+            _presence: presence,
             result: None,
         };
         let in_force = in_force(&job.spec, &job.notices);

@@ -128,6 +128,9 @@ pub struct JobState {
     pub status: JobStanding,
     /// The output folder. Relative to the job directory if the output is inside it.
     pub output: PathBuf,
+    /// The address in a store to which the results go from there. `None` if they stay.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<String>,
     /// The file for rows in the output folder.
     pub output_file: Option<String>,
     /// The process of the latest run.
@@ -166,6 +169,7 @@ impl JobState {
             mark: String::new(),
             status: JobStanding::Running,
             output: PathBuf::new(),
+            results: None,
             output_file: None,
             pid: std::process::id(),
             begun: started,

@@ -1,17 +1,22 @@
-//! The store of a job: a folder that several machines share. It has the job's commit log, from which another
-//! machine can continue the job.
+//! The store of a job: a folder that several machines share, or a folder in a store such as S3. It has the job's
+//! commit log, from which another machine can continue the job.
 
-use super::claim::{Claim, JobDirLock};
+use super::claim::{Claim, JobDirLock, resolve};
 use super::claim_error::ClaimError;
+use super::commit::SavedResults;
 use super::job_state::{JobStanding, JobState};
 use super::options::LeaderOptions;
+use super::presence::{Presence, is_led};
 use crate::fail_point;
 use crate::journal::{Journal, JournalError, LogSummary, directory_id, remove_journal};
-use crate::model::{JobDir, JobStatus};
+use crate::model::{Address, JobDir, JobStatus};
 use crate::spec::JobSpec;
-use sandmill_commit_log::{CommitLog, FolderStore, JobLogs, RunList, RunLog};
+use sandmill_commit_log::{
+    CommitLog, FolderStore, JobLogs, LogError, LogStore, RunList, RunLog, Writer, try_store,
+};
 use serde_json::Value;
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,11 +24,19 @@ use std::sync::Arc;
 /// The store of one job.
 #[derive(Debug)]
 pub(super) struct JobStore {
+    /// The job's name.
+    name: String,
+    /// The job's objects.
+    objects: Arc<dyn LogStore>,
     logs: JobLogs,
     /// The runs that this process has seen, and on which its decisions rest.
     runs: RunList,
-    /// The job's folder in the store.
-    folder: PathBuf,
+    /// The job's folder or address in the store, for messages.
+    place: String,
+    /// The job's folder. `None` if the job is at an address.
+    folder: Option<PathBuf>,
+    /// The address of the results, if they go to a store.
+    results: Option<String>,
     /// The job's tenant.
     tenant: String,
     /// Whether the results of a completed job may be reused.
@@ -35,7 +48,7 @@ pub(super) struct JobStore {
 impl JobStore {
     /// The store of a job in a folder, whose path has no links. The folder must exist, so that a shared folder
     /// that is not mounted is noticed.
-    pub(super) fn open(
+    pub(super) fn in_folder(
         folder: &Path,
         spec: &JobSpec,
         options: &LeaderOptions,
@@ -46,13 +59,88 @@ impl JobStore {
         let folder = folder.join(&spec.name);
         // A log that another user can write could make this job continue what never ran.
         if let Some(why) = folder.metadata().ok().and_then(|found| why_not_own(&found)) {
-            return Err(ClaimError::StoreNotOwn { folder, why });
+            return Err(ClaimError::StoreNotOwn { folder: folder.display().to_string(), why });
         }
-        let logs = JobLogs::new(Arc::new(FolderStore::new(folder.clone())));
+        let objects = Arc::new(FolderStore::new(folder.clone()));
+        let place = folder.display().to_string();
+        Ok(Self { folder: Some(folder), ..Self::open(objects, place, spec, options)? })
+    }
+
+    /// The store of a job whose objects are at an address.
+    pub(super) fn at_address(
+        objects: Arc<dyn LogStore>,
+        address: &Address,
+        spec: &JobSpec,
+        options: &LeaderOptions,
+    ) -> Result<Self, ClaimError> {
+        let place = format!("{}/{}", address.to_string().trim_end_matches('/'), spec.name);
+        let store = Self::open(objects, place, spec, options)?;
+        if store.runs.is_empty() {
+            try_store(&*store.objects, &store.place)?;
+        }
+        Ok(store)
+    }
+
+    fn open(
+        objects: Arc<dyn LogStore>,
+        place: String,
+        spec: &JobSpec,
+        options: &LeaderOptions,
+    ) -> Result<Self, ClaimError> {
+        let logs = JobLogs::new(objects.clone());
         let runs = logs.runs_begun().map_err(JournalError::from)?;
-        let tenant = spec.settings.tenant.clone();
-        let reuse = options.reuse && spec.settings.allow_reuse;
-        Ok(Self { logs, runs, folder, tenant, reuse, has_waited: options.has_waited })
+        Ok(Self {
+            name: spec.name.clone(),
+            objects,
+            logs,
+            runs,
+            place,
+            folder: None,
+            results: spec.upload.as_ref().map(Address::to_string),
+            tenant: spec.settings.tenant.clone(),
+            reuse: options.reuse && spec.settings.allow_reuse,
+            has_waited: options.has_waited,
+        })
+    }
+
+    /// Whether no lock keeps another machine from leading the job at the same time: the lock is in an output
+    /// folder that the machines share.
+    fn needs_presence(&self) -> bool {
+        self.folder.is_none() || self.results.is_some()
+    }
+
+    /// Shows other machines that this process leads a run, if no lock does.
+    pub(super) fn show_presence(&self, run: &str) -> Option<Presence> {
+        self.needs_presence().then(|| Presence::show(self.objects.clone(), run))
+    }
+
+    /// Where copies of the results that count are kept, if the results are on one machine until the job ends.
+    pub(super) fn saved_results(&self, run: &str) -> Option<SavedResults> {
+        self.results.as_ref().map(|_| SavedResults::new(self.objects.clone(), run))
+    }
+
+    /// Fails if another process leads the run, and no lock has shown it.
+    fn refuse_if_led(
+        &self,
+        run: &RunLog,
+        writer: Option<&Writer>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), ClaimError> {
+        if !self.needs_presence() {
+            return Ok(());
+        }
+        let leader = last_writer(writer);
+        let mut on_wait = || say(&format!("looking whether {leader} still leads the job"));
+        let is_led = is_led(&*self.objects, run.id(), &mut on_wait);
+        if is_led.map_err(|source| self.unavailable(source))? {
+            let (name, store) = (self.name.clone(), self.place.clone());
+            return Err(ClaimError::LedElsewhere { name, leader, store });
+        }
+        Ok(())
+    }
+
+    fn unavailable(&self, source: io::Error) -> JournalError {
+        LogError::Unavailable { name: self.place.clone(), source }.into()
     }
 
     /// Makes the job directory include everything in the commit log. If the directory is empty, it becomes
@@ -79,7 +167,7 @@ impl JobStore {
                 None => self.state(summary.job_state, held).is_ok_and(|state| has_output(&state)),
             };
             if has_meaning {
-                let store = self.folder.clone();
+                let store = self.place.clone();
                 return Err(ClaimError::StartedOver { dir: held.root(), store });
             }
             return Ok(None);
@@ -87,7 +175,7 @@ impl JobStore {
         if let Some(local) = local.filter(|_| !is_local && !is_obsolete) {
             return Err(ClaimError::OtherRun {
                 dir: held.root(),
-                store: self.folder.clone(),
+                store: self.place.clone(),
                 local: local.id,
                 found: run.id().to_owned(),
             });
@@ -104,7 +192,7 @@ impl JobStore {
             || earlier.is_some_and(|earlier| earlier.is_from_log);
         // The log was there, and is gone: without it, no fence keeps other leaders out.
         if has_log && !has_ended {
-            return Err(ClaimError::LogGone { dir: held.root(), store: self.folder.clone() });
+            return Err(ClaimError::LogGone { dir: held.root(), store: self.place.clone() });
         }
         Ok(())
     }
@@ -121,8 +209,11 @@ impl JobStore {
         let is_own = summary.directory == directory_id(&journal);
         let state = self.state(summary.job_state, held)?;
         let name = || state.name.clone();
-        let can_reuse = is_own || (self.reuse && has_output(&state));
-        let store = || self.folder.clone();
+        if !is_own {
+            self.refuse_if_led(run, summary.writer.as_ref(), say)?;
+        }
+        let can_reuse = is_own || (self.reuse && self.can_restore(run, &state)?);
+        let store = || self.place.clone();
         match summary.status {
             Some(status @ (JobStatus::Failed | JobStatus::Cancelled))
                 if self.has_waited && !is_own =>
@@ -130,7 +221,10 @@ impl JobStore {
                 return Err(ClaimError::EndedElsewhere { name: name(), status, store: store() });
             }
             Some(JobStatus::Completed) if !can_reuse => {
-                let output = held.output().to_owned();
+                let output = self.output_shown(held.output());
+                if self.has_waited && self.reuse && self.results.is_some() {
+                    return Err(ClaimError::CompletedElsewhere { name: name(), output });
+                }
                 return Err(ClaimError::FinishedElsewhere { name: name(), output, store: store() });
             }
             _ => {}
@@ -141,11 +235,8 @@ impl JobStore {
                 held.reopen();
             }
         } else {
-            let writer = summary.writer.map_or_else(
-                || "another process".to_owned(),
-                |writer| format!("process {} on {}", writer.pid, writer.host),
-            );
-            let log = self.folder.display();
+            let writer = last_writer(summary.writer.as_ref());
+            let log = &self.place;
             say(&if is_completed {
                 format!("the job was completed by {writer}; using its results (commit log: {log})")
             } else {
@@ -163,13 +254,18 @@ impl JobStore {
 
     /// Checks that the job may be started over, if the store has a log of it. If another job directory has
     /// written the log, this one then knows what to remove from the output.
-    pub(super) fn check_overwrite(&self, held: &mut JobDirLock) -> Result<(), ClaimError> {
+    pub(super) fn check_overwrite(
+        &self,
+        held: &mut JobDirLock,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<(), ClaimError> {
         let Some(run) = self.logs.latest(&self.runs) else { return Ok(()) };
         if LocalRun::read(held.job_dir())?.is_some_and(|local| local.id == run.id()) {
             return Ok(());
         }
         // A damaged log can be superseded, too. What is intact of it says what to remove.
         let summary = LogSummary::read_intact(&run)?;
+        self.refuse_if_led(&run, summary.writer.as_ref(), say)?;
         match self.state(summary.job_state, held) {
             Ok(state) => held.know_earlier(state),
             Err(taken @ ClaimError::StoreTaken { .. }) if !summary.is_superseded => {
@@ -182,14 +278,35 @@ impl JobStore {
 
     /// The job that a log describes. Fails if it is another job of the same name.
     fn state(&self, job_state: Value, held: &JobDirLock) -> Result<JobState, ClaimError> {
-        let store = || self.folder.clone();
+        let store = || self.place.clone();
         let state = JobState::parse(job_state)
             .map_err(|what| ClaimError::UnknownStateInLog { store: store(), what })?;
         let tenant = state.started_by.as_ref().map_or("", |started_by| &started_by.tenant);
-        if state.output == held.output() && tenant == self.tenant {
+        // Results that go to an address are in the job directory first, which differs.
+        let is_same = match &self.results {
+            Some(address) => state.results.as_ref() == Some(address),
+            None => state.results.is_none() && state.output == held.output(),
+        };
+        if is_same && tenant == self.tenant {
             return Ok(state);
         }
-        Err(ClaimError::StoreTaken { name: state.name, output: state.output, store: store() })
+        let output = state.results.unwrap_or_else(|| state.output.display().to_string());
+        Err(ClaimError::StoreTaken { name: state.name, output, store: store() })
+    }
+
+    /// Whether this machine can have the results of a completed run: they are in the output folder, or copies of
+    /// them are in the store.
+    fn can_restore(&self, run: &RunLog, state: &JobState) -> Result<bool, ClaimError> {
+        if self.results.is_none() {
+            return Ok(has_output(state));
+        }
+        let saved = SavedResults::new(self.objects.clone(), run.id());
+        Ok(!saved.are_removed().map_err(|source| self.unavailable(source))?)
+    }
+
+    /// The place of the results, for messages.
+    fn output_shown(&self, folder: &Path) -> String {
+        self.results.clone().unwrap_or_else(|| folder.display().to_string())
     }
 
     /// Ends the log of the latest run, because the run `id` starts the job over. From now on, no leader of
@@ -199,8 +316,9 @@ impl JobStore {
     }
 
     /// The directory for the files of a run's workers, if they run on several machines.
-    pub(super) fn worker_dir(&self, run: &str) -> JobDir {
-        worker_dir(&self.folder, run)
+    /// `None` if the store is not a folder.
+    pub(super) fn worker_dir(&self, run: &str) -> Option<JobDir> {
+        Some(worker_dir(self.folder.as_ref()?, run))
     }
 
     /// Begins a log for a journal, and connects the journal to it. The journal may be one that had no log before.
@@ -229,6 +347,14 @@ pub fn worker_dir(folder: &Path, run: &str) -> JobDir {
     JobDir::new(folder.join(run).join("workers"))
 }
 
+/// The objects of a job in a store that is a folder.
+///
+/// # Errors
+/// If the folder's path cannot be resolved.
+pub fn folder_objects(store: &Path, job: &str) -> Result<Arc<dyn LogStore>, ClaimError> {
+    Ok(Arc::new(FolderStore::new(resolve(store)?.join(job))))
+}
+
 /// Reverts the claim of a job that never began, and ends its log.
 pub(super) fn undo(claim: &Claim, store: Option<&JobStore>) -> Result<(), ClaimError> {
     if let Some(store) = store.filter(|_| claim.is_new()) {
@@ -240,6 +366,14 @@ pub(super) fn undo(claim: &Claim, store: Option<&JobStore>) -> Result<(), ClaimE
         }
     }
     claim.undo()
+}
+
+/// The last writer of a log, for messages.
+fn last_writer(writer: Option<&Writer>) -> String {
+    writer.map_or_else(
+        || "another process".to_owned(),
+        |writer| format!("process {} on {}", writer.pid, writer.host),
+    )
 }
 
 /// Whether the output folder has the output file of a completed job.
@@ -262,7 +396,7 @@ fn why_not_own(found: &Metadata) -> Option<String> {
 
 /// The run whose journal a job directory holds.
 pub(super) struct LocalRun {
-    id: String,
+    pub(super) id: String,
     /// Whether the journal was connected to a log.
     pub(super) has_log: bool,
     /// Whether the journal says that the job is completed.

@@ -9,7 +9,8 @@
 //! - `claim` decides which job owns a job directory, and `reserve` reserves disk space to record
 //!   the job's end.
 //! - `job_store` connects a job to its commit log, from which another machine can continue the job.
-//!   `stored_jobs` lists and removes the logs in a store, and `standby` waits for another machine.
+//!   `stored_jobs` lists and removes the logs in a store, `standby` waits for another machine, and `presence`
+//!   shows other machines that a leader is alive. `published` removes copies of results that are published.
 //! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
 //!   `differences` compares them with those of the earlier run, and `verify` does the same for its
 //!   inputs. These modules do not know how a node is built.
@@ -47,6 +48,8 @@ mod parent;
 mod peak;
 mod prepare;
 mod prepare_error;
+mod presence;
+mod published;
 mod reserve;
 mod resume;
 mod settings_in_force;
@@ -68,12 +71,13 @@ pub use folder_lock::{JobHold, is_locked};
 pub use identity::settings;
 pub use job::{PreparedJob, PreparedOnNode, Reused};
 pub use job_state::{JobFile, JobStanding, JobState, OutputSize, PolicyUsed, StartedBy};
-pub use job_store::worker_dir;
+pub use job_store::{folder_objects, worker_dir};
 pub use nodes::{BeginRequest, JobOnNode, NodeHandle, RemoteWork, RunningNode, StartRequest};
 pub use options::LeaderOptions;
 pub use prepare::{node_request, prepare};
 pub use prepare_error::PreparationError;
-pub use sandmill_commit_log::{TrialError, is_run_id, try_folder};
+pub use published::RunToPublish;
+pub use sandmill_commit_log::{LogStore, TrialError, is_run_id, try_folder, try_store};
 pub use settings_in_force::RUNS_AS_ROOT;
 pub use standby::wait_for_turn;
 pub use stored_jobs::{StoredJob, stored_jobs};

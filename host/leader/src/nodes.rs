@@ -4,11 +4,13 @@
 use super::commit::Make;
 use super::job_state::JobFile;
 use super::machine::OrderTarget;
-use crate::model::{JobDir, MiniBatchId, WorkerId};
+use crate::model::{Address, JobDir, MiniBatchId, WorkerId};
 use crate::protocol::NodeReports;
 use crate::protocol::node::{
     InspectReport, InspectRequest, NodeFindings, PlanOptions, PrepareRequest,
 };
+use crate::spec::JobSpec;
+use sandmill_commit_log::LogStore;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -96,6 +98,16 @@ pub trait JobOnNode {
         request: &InspectRequest,
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
+
+    /// Opens the objects of the job in its [store](JobSpec::job_store), which is at this address.
+    ///
+    /// # Errors
+    /// If the store cannot be opened, or the machine does not allow it.
+    fn job_objects(
+        &self,
+        spec: &JobSpec,
+        address: &Address,
+    ) -> Result<Arc<dyn LogStore>, Self::Error>;
 
     /// Leases the GPUs that the job may use. Returns notices about them for the user, one line each.
     ///

@@ -6,13 +6,13 @@ use super::claim::{ClaimRequest, JobDirLock, lock_job_dir, resolve};
 use super::job::PreparedOnNode;
 use super::job_state::{JobFile, JobStanding, JobState};
 use super::job_store::{JobStore, LocalRun};
-use super::nodes::{JobOnNode as _, NodeHandle};
+use super::nodes::{JobOnNode, NodeHandle};
 use super::options::LeaderOptions;
 use super::prepare_error::PreparationError;
 use super::resume::ReadyToResume;
-use crate::model::{JobDir, OutputAction};
+use crate::model::{Address, JobDir, OutputAction};
 use crate::protocol::node::PrepareRequest;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, JobStorePlace};
 use sandmill_commit_log::CommitLog;
 use std::path::{Path, PathBuf};
 
@@ -36,17 +36,16 @@ pub fn prepare<N: NodeHandle>(
     let job_dir = JobDir::new(&request.job_dir);
     let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
-    let wanted = ClaimRequest { name: &spec.name, output: request.output.as_deref(), output_file };
+    let output = request.output.as_deref();
+    let results = spec.upload.as_ref().map(Address::to_string);
+    let wanted = ClaimRequest { name: &spec.name, output, results, output_file };
     let mut held = lock_job_dir(&job_dir, wanted)?;
-    let found_in_store = match request.job_store.as_deref() {
-        Some(folder) => open_log(folder, &spec, options, &mut held, say).map(Some),
-        None => refuse_to_leave_log(&held, &job_dir, options.overwrite).map(|()| None),
-    };
-    let (store, log) = match found_in_store {
-        Ok(found) => found.map_or((None, None), |(store, log)| (Some(store), log)),
+    let found_log = find_log(&spec, request.job_store.as_deref(), options, &node, &mut held, say);
+    let (store, log) = match found_log {
+        Ok(found) => found,
         Err(error) => {
             held.give_up();
-            return Err(error.into());
+            return Err(error);
         }
     };
     let mut ready =
@@ -61,11 +60,8 @@ pub fn prepare<N: NodeHandle>(
 }
 
 /// Refuses to run a job without the store that has its log: another machine would continue the log.
-fn refuse_to_leave_log(
-    held: &JobDirLock,
-    job_dir: &JobDir,
-    overwrite: bool,
-) -> Result<(), ClaimError> {
+fn refuse_to_leave_log(held: &JobDirLock, overwrite: bool) -> Result<(), ClaimError> {
+    let job_dir = held.job_dir();
     let earlier = held.earlier();
     let has_ended = earlier.is_some_and(|earlier| earlier.status == JobStanding::Completed);
     let is_from_log = earlier.is_some_and(|earlier| earlier.is_from_log);
@@ -78,30 +74,50 @@ fn refuse_to_leave_log(
     Ok(())
 }
 
-/// Opens the job's store, and its log if the job continues. The output folder is locked first, so that what the
-/// store says stays true.
-fn open_log(
-    folder: &Path,
+/// Opens the job's store, if it has one, and its log if the job continues. An output folder that machines share is
+/// locked first, so that what the store says stays true. `folder`: the store's folder, without links.
+fn find_log<J: JobOnNode>(
     spec: &JobSpec,
+    folder: Option<&Path>,
     options: &LeaderOptions,
+    node: &J,
     held: &mut JobDirLock,
     say: &mut dyn FnMut(&str),
-) -> Result<(JobStore, Option<CommitLog>), ClaimError> {
-    let store = folder.join(&spec.name);
+) -> Result<(Option<JobStore>, Option<CommitLog>), PreparationError<J::Error>> {
+    let Some(place) = &spec.job_store else {
+        refuse_to_leave_log(held, options.overwrite)?;
+        return Ok((None, None));
+    };
+    if spec.upload.is_none() {
+        lock_shared_output(held, folder.map(|folder| folder.join(&spec.name)))?;
+    }
+    let store = match place {
+        JobStorePlace::Folder(named) => {
+            JobStore::in_folder(folder.unwrap_or(named), spec, options)?
+        }
+        JobStorePlace::Address(address) => {
+            let objects = node.job_objects(spec, address).map_err(PreparationError::Node)?;
+            JobStore::at_address(objects, address, spec, options)?
+        }
+    };
+    let log = match options.overwrite {
+        true => store.check_overwrite(held, say).map(|()| None),
+        false => store.catch_up(held, say),
+    };
+    Ok((Some(store), log?))
+}
+
+/// Locks the output folder of a job with a store. `store`: the job's folder in it.
+fn lock_shared_output(held: &mut JobDirLock, store: Option<PathBuf>) -> Result<(), ClaimError> {
     let output = held.output().to_owned();
-    if output.starts_with(&store) || store.starts_with(&output) {
+    let clashes = |store: &PathBuf| output.starts_with(store) || store.starts_with(&output);
+    if let Some(store) = store.filter(clashes) {
         return Err(ClaimError::StoreInOutput { output, store });
     }
     if output.starts_with(held.root()) {
         return Err(ClaimError::OutputInJobDir { output, dir: held.root() });
     }
-    held.lock_output()?;
-    let store = JobStore::open(folder, spec, options)?;
-    let log = match options.overwrite {
-        true => store.check_overwrite(held).map(|()| None),
-        false => store.catch_up(held, say),
-    };
-    Ok((store, log?))
+    held.lock_output()
 }
 
 /// If an earlier version of Sandmill began the job in this directory, the output file keeps the
@@ -126,7 +142,7 @@ fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareReq
     Ok(PrepareRequest {
         output: spec.output.as_deref().map(resolve).transpose()?,
         parent: spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?,
-        job_store: spec.job_store.as_deref().map(resolve).transpose()?,
+        job_store: store_folder(spec)?,
         job_dir: resolve(&absolute(&options.job_dir))?,
         job_file: options.job_file.as_ref().map(|file| file.path.clone()),
         begins: options.overwrite || !JobDir::new(&options.job_dir).state_file().exists(),
@@ -141,11 +157,16 @@ pub fn node_request(spec: &JobSpec, job_file: &JobFile) -> Result<PrepareRequest
     Ok(PrepareRequest {
         output: spec.output.as_deref().map(resolve).transpose()?,
         parent: None,
-        job_store: spec.job_store.as_deref().map(resolve).transpose()?,
+        job_store: store_folder(spec)?,
         job_dir: PathBuf::new(),
         job_file: Some(job_file.path.clone()),
         begins: false,
     })
+}
+
+/// The folder of the job's store, without links. `None` if the store is not a folder.
+fn store_folder(spec: &JobSpec) -> Result<Option<PathBuf>, ClaimError> {
+    spec.job_store.as_ref().and_then(JobStorePlace::folder).map(resolve).transpose()
 }
 
 /// The absolute path. Child processes have other working directories, so they get only absolute paths.

@@ -128,12 +128,12 @@ impl<N: JobOnNode> ReadyToResume<N> {
         Ok(PreparedOnNode::Job(Box::new(job)))
     }
 
-    /// What other machines must know to run the workers. `None` without a store or a job file.
+    /// What other machines must know to run the workers. `None` without a store that is a folder, or without a job file.
     fn remote_work(&self, run: &str, options: &LeaderOptions) -> Option<RemoteWork> {
         Some(RemoteWork {
             job: self.spec.name.clone(),
             run: run.to_owned(),
-            folder: self.store.as_ref()?.worker_dir(run),
+            folder: self.store.as_ref()?.worker_dir(run)?,
             job_file: options.job_file.clone()?,
             component: self.found.component.clone(),
             settings: settings(&self.spec, &self.found),

@@ -2,12 +2,13 @@
 
 use super::EngineError;
 use super::commit::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, OutputConversion, Success,
-    WorkerFolders, note_unpublished, worker_of,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, OutputConversion,
+    SavedResults, Success, WorkerFolders, note_unpublished, worker_of,
 };
 use super::job::{PreparedJob, ResumedJob};
 use super::machine::SettledMiniBatch;
 use super::nodes::{JobOnNode, RunningNode, StartRequest};
+use super::presence::Presence;
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal, JournalError};
@@ -30,6 +31,16 @@ pub(super) struct Started<R> {
     pub(super) restored: Restored,
     /// See [`BeginRequest::epoch`](super::nodes::BeginRequest::epoch).
     pub(super) epoch: u64,
+    /// Shows other machines that this process leads the job. `None` if a lock does, or there are no others.
+    pub(super) presence: Option<Presence>,
+}
+
+/// What commits results, and what it has found of an earlier run.
+struct StartedCommitter {
+    committer: Committer,
+    restored: Restored,
+    epoch: u64,
+    presence: Option<Presence>,
 }
 
 /// Starts all parts. Moves `job.resumed`, which describes an earlier run, out of `job`.
@@ -46,7 +57,7 @@ pub(super) fn start<N: JobOnNode + Send>(
     };
     let mut node = job.node.start(&request).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
-    let (committer, restored, epoch) = if job.resumed.is_some() {
+    let started = if job.resumed.is_some() {
         node.plan().map_err(failed)?;
         start_committer(job, replies)?
     } else {
@@ -68,7 +79,8 @@ pub(super) fn start<N: JobOnNode + Send>(
     job.node.give_models().map_err(failed)?;
     job.claim.reserve_space(&job.job_dir);
     node.watch().map_err(failed)?;
-    Ok(Started { node, committer, commits, restored, epoch })
+    let StartedCommitter { committer, restored, epoch, presence } = started;
+    Ok(Started { node, committer, commits, restored, epoch, presence })
 }
 
 /// What the first event reports about an earlier run.
@@ -80,7 +92,7 @@ pub(super) fn resumed(restored: &Restored, has_earlier_run: bool) -> Option<Resu
 fn start_committer<N: JobOnNode>(
     job: &mut PreparedJob<N>,
     replies: mpsc::UnboundedSender<CommitReply>,
-) -> Result<(Committer, Restored, u64), EngineError> {
+) -> Result<StartedCommitter, EngineError> {
     let failed = |error: JournalError| EngineError(error.to_string());
     let (mut journal, retry_failed, log) = match job.resumed.take() {
         Some(ResumedJob { journal, retry_failed, log, .. }) => {
@@ -106,11 +118,14 @@ fn start_committer<N: JobOnNode>(
     };
     led.map_err(failed)?;
     fail_point::pass("log-led");
+    let run = journal.job().map_err(failed)?.id;
+    let presence = job.store.as_ref().and_then(|store| store.show_presence(&run));
+    let saved = job.store.as_ref().and_then(|store| store.saved_results(&run));
     let epoch = journal.log_position().map_err(failed)?.map_or(0, |position| position.number);
     let (committer, restored) =
-        Committer::start(commit_target(job), journal, retry_failed, replies)
+        Committer::start(commit_target(job, saved), journal, retry_failed, replies)
             .map_err(|e| EngineError(e.to_string()))?;
-    Ok((committer, restored, epoch))
+    Ok(StartedCommitter { committer, restored, epoch, presence })
 }
 
 /// Makes the folders in which workers on several machines write.
@@ -148,7 +163,7 @@ fn identity<N>(job: &PreparedJob<N>) -> JobIdentity {
 }
 
 /// Where results go.
-fn commit_target<N: JobOnNode>(job: &PreparedJob<N>) -> CommitTarget {
+fn commit_target<N: JobOnNode>(job: &PreparedJob<N>, saved: Option<SavedResults>) -> CommitTarget {
     let appends = job.spec.worker.output_action == OutputAction::AppendRow;
     let name = &job.spec.append_row_file_name;
     let format = &job.spec.output_format;
@@ -159,6 +174,7 @@ fn commit_target<N: JobOnNode>(job: &PreparedJob<N>) -> CommitTarget {
             Some(remote) => WorkerFolders::in_store(remote.folder.clone()),
             None => WorkerFolders::in_job_dir(job.job_dir.clone()),
         },
+        saved,
         output: job.claim.output().to_owned(),
         output_file: appends.then(|| format.appended(name)),
         ordered: job.spec.settings.ordered,

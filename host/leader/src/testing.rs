@@ -24,6 +24,7 @@ impl CommitTarget {
     pub(crate) fn sample(job_dir: &JobDir) -> Self {
         Self {
             worker_folders: WorkerFolders::in_job_dir(job_dir.clone()),
+            saved: None,
             output: job_dir.default_output(),
             output_file: None,
             ordered: false,

@@ -87,7 +87,7 @@ fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBu
         return None;
     }
     let (key, address) = spec.addresses().into_iter().next()?;
-    let instead = if Some(&address) == spec.upload.as_ref() {
+    let instead = if matches!(key.as_str(), "output" | "job_store") {
         "name a folder of this machine, or "
     } else {
         "copy its files to this machine, or "

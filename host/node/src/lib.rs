@@ -84,4 +84,4 @@ pub use python::PythonError;
 pub use real_paths::with_real_paths;
 pub use run::RunningJob;
 pub use setup::plan_request;
-pub use staging::{Staged, objects_folder, stage, upload_results};
+pub use staging::{Staged, job_objects, objects_folder, stage, upload_results};

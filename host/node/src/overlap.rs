@@ -4,7 +4,7 @@ use super::error::NodeError;
 use super::real_paths::resolve;
 use super::staging::Staged;
 use crate::dataset;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, JobStorePlace};
 use std::path::{Path, PathBuf};
 
 /// Fails if a path that the job reads contains a folder that the job writes, or is inside such a folder. Also
@@ -18,7 +18,7 @@ pub(super) fn refuse_overlap(
     if let Some(output) = &spec.output {
         written.push(("the output folder", utf8("the output folder", output)?));
     }
-    if let Some(store) = &spec.job_store {
+    if let Some(store) = spec.job_store.as_ref().and_then(JobStorePlace::folder) {
         // Other folders in the same store may hold inputs.
         written.push(("the job store", utf8("the job store", &store.join(&spec.name))?));
     }

@@ -23,7 +23,7 @@ use crate::model::{Backend, InputKind, JobDir};
 use crate::pool::PrestartedProcesses;
 use crate::protocol::node::{NodeFindings, PrepareRequest, PreparedBackend, PreparedModel};
 use crate::runtimes;
-use crate::spec::{JobSpec, LoadedScript, ModelSpec};
+use crate::spec::{JobSpec, JobStorePlace, LoadedScript, ModelSpec};
 use crate::wall;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,9 @@ pub fn prepare(
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);
     let mut checked = real.apply_to(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
-    checked.job_store.clone_from(&ask.job_store);
+    if let Some(store) = &ask.job_store {
+        checked.job_store = Some(JobStorePlace::Folder(store.clone()));
+    }
     // On a node of another machine, the directory is in the job's store, which is checked, too.
     let is_in_store = ask.job_store.as_ref().is_some_and(|store| job_dir.root().starts_with(store));
     let own_dir = (!is_in_store).then_some(&job_dir);

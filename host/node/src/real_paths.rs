@@ -6,7 +6,7 @@ use super::error::NodeError;
 use super::staging::Staged;
 use crate::model::Mount;
 use crate::opening;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, JobStorePlace};
 use std::path::{Path, PathBuf};
 
 /// The resolved paths of what a job reads besides its inputs and models.
@@ -28,9 +28,10 @@ pub fn with_real_paths(spec: &JobSpec, staged: &Staged) -> Result<JobSpec, NodeE
     let real = RealPaths::find(spec, staged)?;
     let output = spec.output.as_deref().map(resolve).transpose()?;
     let parent = spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?;
-    let job_store = spec.job_store.as_deref().map(resolve).transpose()?;
+    let job_store = spec.job_store.as_ref().and_then(JobStorePlace::folder);
+    let job_store = job_store.map(resolve).transpose()?;
     let mut spec = real.apply_to(spec, staged, output.as_deref(), parent.as_deref());
-    spec.job_store = job_store;
+    spec.job_store = job_store.map(JobStorePlace::Folder).or(spec.job_store);
     Ok(spec)
 }
 

@@ -5,9 +5,9 @@ use super::features::check_stores;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
-use crate::model::{ByteSize, InputKind, JobInput, Mount, Source};
+use crate::model::{Address, ByteSize, InputKind, JobInput, Mount, Source};
 use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
-use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, Watch};
+use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, StoreObjects, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -124,7 +124,8 @@ fn stage_inputs(
     staged: &mut Staged,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<JobInput>, NodeError> {
-    if spec.addresses().iter().all(|(_, address)| Some(address) == spec.upload.as_ref()) {
+    let has_inputs = spec.inputs.iter().any(|input| input.addresses().next().is_some());
+    if !has_inputs && spec.stored.is_empty() {
         return Ok(spec.inputs.clone());
     }
     options.policy.check_stores(spec)?;
@@ -201,6 +202,20 @@ pub fn upload_results(
     let stop = || options.cancel.reason().is_some();
     let mut watch = Watch { stop: &stop, say };
     Ok(stager(spec, options, Path::new("")).upload_folder(output, address, &mut watch)?)
+}
+
+/// Opens the objects of a job in its [store](JobSpec::job_store), which is at an address.
+///
+/// # Errors
+/// If the policy forbids the store, or if the address does not say enough to open it.
+pub fn job_objects(
+    spec: &JobSpec,
+    address: &Address,
+    options: &NodeOptions,
+) -> Result<StoreObjects, NodeError> {
+    options.policy.check_stores(spec)?;
+    let below = format!("{}/", spec.name);
+    Ok(stager(spec, options, Path::new("")).objects_at(address, &below)?)
 }
 
 fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> Stager<'a> {

@@ -1,5 +1,6 @@
 //! The checked job that the rest of the program uses. Its paths are resolved, and defaults are filled in.
 
+use super::job_store_place::JobStorePlace;
 use super::requirements::Requirement;
 use crate::given_settings::{GivenLimits, GivenSettings};
 use crate::model::{
@@ -77,8 +78,8 @@ pub struct JobSpec {
     pub partition_keys: Vec<String>,
     /// How rows are written.
     pub output_format: OutputFormat,
-    /// The folder that has the commit logs of jobs. Absolute. `None` if the job has no commit log.
-    pub job_store: Option<PathBuf>,
+    /// Where the commit logs of jobs are. `None` if the job has no commit log.
+    pub job_store: Option<JobStorePlace>,
     /// Where copies of logs and metrics go (A6, A8). `None` if there are no copies.
     pub parent: Option<Parent>,
     /// Settings for the leader and the node, as the job file gives them.
@@ -207,7 +208,9 @@ impl JobSpec {
             inputs.flat_map(|input| input.addresses().map(move |address| (key(input), address)));
         let stored = self.stored.iter().map(|stored| (stored.key.clone(), stored.address.clone()));
         let upload = self.upload.iter().map(|address| ("output".to_owned(), address.clone()));
-        inputs.chain(stored).chain(upload).collect()
+        let job_store = self.job_store.iter().filter_map(JobStorePlace::address);
+        let job_store = job_store.map(|address| ("job_store".to_owned(), address.clone()));
+        inputs.chain(stored).chain(upload).chain(job_store).collect()
     }
 
     /// The address from which a side input or model is fetched. `None` if it is not in a store.

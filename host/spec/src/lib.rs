@@ -37,6 +37,7 @@ mod inputs;
 mod job;
 mod job_file_location;
 mod job_store;
+mod job_store_place;
 mod keys;
 mod lenient;
 mod limits;
@@ -77,6 +78,7 @@ pub use datastores::{Datastore, Datastores};
 pub use docs::docs;
 pub use error::{ModelPathError, NoDatastore, SettingOrigin, SpecError, SpecErrors};
 pub use job::{JobSpec, LoadedScript, ModelSpec, Parent, RegisteredModel, StoredKind, StoredMount};
+pub use job_store_place::JobStorePlace;
 #[cfg(any(test, feature = "testing"))]
 pub use keys::keys_that_decide_rows;
 #[cfg(any(test, feature = "testing"))]

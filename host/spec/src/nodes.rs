@@ -83,20 +83,23 @@ pub(super) fn check_needs(spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
     }
     let mut reported = String::new();
     for (key, address) in spec.addresses() {
-        // Report only one error for each key. The check of the job store also refuses an output in a store.
-        if reported == key || key == "output" && report.has_error_at("output") {
+        // Report only one error for each key.
+        if reported == key {
             continue;
         }
-        let message = if key == "output" {
-            format!(
+        let message = match key.as_str() {
+            "output" => format!(
                 "found {address}; results in a store are not yet possible with a broker: name a folder that \
                  all machines share"
-            )
-        } else {
-            format!(
+            ),
+            "job_store" => format!(
+                "found {address}; a commit log in a store is not yet possible with a broker: name a folder \
+                 that all machines share"
+            ),
+            _ => format!(
                 "found {address}; data in a store is not yet possible with a broker: copy it to a folder that \
                  all machines share, and name that folder"
-            )
+            ),
         };
         let origin = raw.origin_of_address(&key).unwrap_or(&SettingOrigin::File);
         report.error(origin, &key, message);

@@ -2,8 +2,9 @@
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
-use super::doctor_checks::{DoctorCheck, OptionalTools, in_short, job_store};
+use super::doctor_checks::{DoctorCheck, OptionalTools, in_short, job_store, job_store_at};
 use super::exit::{Exit, Problem};
+use super::job_store_place::{address, objects_at};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, this_program};
 use super::{print, print_json};
@@ -90,8 +91,8 @@ struct CacheDisk {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct DoctorArguments {
-    /// Also tries whether this folder can be a job_store.
-    #[arg(long, value_name = "DIR")]
+    /// Also tries whether this folder, or address in a store, can be a job_store.
+    #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
     /// Prints JSON.
     #[arg(long)]
@@ -113,7 +114,7 @@ pub(super) fn doctor(arguments: &DoctorArguments, is_verbose: bool) -> Result<Ex
     findings.backends = self::backends(backends, policy, &config)?;
     findings.optional_tools =
         Some(OptionalTools::now(policy, datastores, config.cache_dir(None).as_deref()));
-    findings.job_store = store.as_deref().map(job_store);
+    findings.job_store = store.as_deref().map(|store| tried(store, datastores)).transpose()?;
     findings.is_verbose = is_verbose;
     if *json {
         let text = serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n";
@@ -123,6 +124,14 @@ pub(super) fn doctor(arguments: &DoctorArguments, is_verbose: bool) -> Result<Ex
     }
     let store_works = findings.job_store.is_none_or(|store| store.missing.is_none());
     Ok(if findings.required_works && store_works { Exit::Completed } else { Exit::Usage })
+}
+
+/// Tries whether a folder or an address can be a `job_store`.
+fn tried(store: &Path, datastores: &DatastoresArgument) -> Result<DoctorCheck, Problem> {
+    Ok(match address(store)? {
+        Some(address) => job_store_at(&address, &objects_at(&address, datastores)?),
+        None => job_store(store),
+    })
 }
 
 impl Findings {

@@ -4,9 +4,9 @@
 use super::datastores::DatastoresArgument;
 use super::policy::PolicyArgument;
 use crate::compile::describe_toolchain;
-use crate::engine::try_folder;
+use crate::engine::{LogStore, try_folder, try_store};
 use crate::machine_slots;
-use crate::model::{RegisteredKind, counted};
+use crate::model::{Address, RegisteredKind, counted};
 use crate::registry::{Registry, RegistryError, default_file};
 use crate::runtimes::{Runtime, find};
 use crate::wall::Layer;
@@ -132,6 +132,14 @@ pub(super) fn job_store(folder: &Path) -> DoctorCheck {
         )
     };
     let tried = try_folder(folder).map(|()| works()).map_err(|error| error.to_string());
+    DoctorCheck::new("the job store", tried, "see \"What it needs\" in docs/crash-safety.md")
+}
+
+/// Tries whether the objects at an address can be a `job_store`.
+pub(super) fn job_store_at(address: &Address, objects: &dyn LogStore) -> DoctorCheck {
+    let works = || format!("the job store: objects can be created once and read at {address}");
+    let tried = try_store(objects, &address.to_string());
+    let tried = tried.map(|()| works()).map_err(|error| error.to_string());
     DoctorCheck::new("the job store", tried, "see \"What it needs\" in docs/crash-safety.md")
 }
 

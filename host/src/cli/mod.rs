@@ -23,6 +23,7 @@ mod exit;
 mod help;
 mod history;
 mod inspect;
+mod job_store_place;
 mod jobs;
 mod jobs_found;
 mod kit;

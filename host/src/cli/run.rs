@@ -312,6 +312,10 @@ pub(super) fn prepare_and_run(
                     Ok(Exit::Cancelled)
                 }
                 None => match ended_elsewhere(&error) {
+                    Some(Exit::Completed) => {
+                        say(&error.to_string());
+                        Ok(Exit::Completed)
+                    }
                     Some(exit) => {
                         say(&format!("error: {error}"));
                         Ok(exit)
@@ -400,6 +404,7 @@ fn ended_elsewhere(error: &PrepareError) -> Option<Exit> {
         PrepareError::JobDir(ClaimError::EndedElsewhere { status, .. }) => {
             Some(if *status == JobStatus::Cancelled { Exit::Cancelled } else { Exit::Failed })
         }
+        PrepareError::JobDir(ClaimError::CompletedElsewhere { .. }) => Some(Exit::Completed),
         _ => None,
     }
 }

@@ -1,8 +1,8 @@
 //! Stores: copies objects of S3, Azure, Google and web servers to this machine, where the planner and the
-//! workers read them like any other file.
+//! workers read them like any other file. Also uploads results, and keeps commit logs.
 //!
 //! The fetcher process runs the same binary. Only this process uses the network, and it runs behind
-//! a wall. This crate uses `model`, `wire`, `wall`, `data` and `spec`. Its users are `node` and the
+//! a wall. This crate uses `model`, `commit-log`, `wire`, `wall`, `data` and `spec`. Its users are `node` and the
 //! command line.
 //!
 //! - `error`: the errors in the leader, with their messages;
@@ -14,6 +14,7 @@
 //! - `prefetch`: prefetches objects and evicts them, or fetches all objects; `fetch_all`: chooses
 //!   the next object if all are fetched; `fetch_queue`: a folder with its fetcher process;
 //!   `process`: starts fetcher processes; `events`: the messages between the threads;
+//! - `store_objects`: small objects of a store, for commit logs;
 //! - `network`: the code of the fetcher process, in builds with the feature `stores`;
 //! - `secrets`: removes secrets from what the fetcher process and the stores report.
 
@@ -31,6 +32,7 @@ mod prefetch;
 mod process;
 mod secrets;
 mod stager;
+mod store_objects;
 
 pub use crate::protocol::store::StoreErrorKind;
 pub use cache_dir::CachedObjects;
@@ -41,6 +43,7 @@ pub use network::serve;
 pub use objects::JobObjects;
 pub use process::FETCH_COMMAND;
 pub use stager::{FetchTiming, KeptObjects, Stager, Watch};
+pub use store_objects::StoreObjects;
 
 /// The number of objects in a cache folder, and the sum of their lengths. A folder that does not
 /// exist holds no objects.

@@ -413,7 +413,10 @@ impl Prefetcher {
                 }
                 self.give_up(index, error);
             }
-            Some(Ok(FromFetcher::Done(_))) => self.give_up(index, StoreError::Over),
+            // A process that fetches has no calls to answer.
+            Some(Ok(FromFetcher::Answer(..) | FromFetcher::Done(_))) => {
+                self.give_up(index, StoreError::Over)
+            }
             Some(Err(error)) => self.give_up(index, StoreError::Nonsense(error)),
             None => match queue.died() {
                 Ok(lost) => self.fail_all(lost),

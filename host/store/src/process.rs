@@ -3,7 +3,9 @@
 use super::error::StoreError;
 use super::secrets::scrub;
 use crate::model::StoreKind;
-use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, ObjectRequest, StoreConfig};
+use crate::protocol::store::{
+    FetchRequest, Fetched, FromFetcher, ObjectCall, ObjectRequest, StoreConfig,
+};
 use crate::protocol::{FrameError, encode, read_frame};
 use crate::wall::{self, death};
 use std::io::{Read, Write};
@@ -152,6 +154,14 @@ impl Fetcher {
         }
     }
 
+    /// Calls the process. If the process does not read its input, its exit status says more.
+    pub(super) fn call(&self, call: &ObjectCall) {
+        let mut frame = Vec::new();
+        if let (Some(requests), Ok(())) = (&self.requests, encode(call, &mut frame)) {
+            let _ = requests.send(frame);
+        }
+    }
+
     /// Waits for the process, and returns how it ended. The process must have closed its output
     /// already.
     pub(super) fn end(mut self) -> StoreError {
@@ -186,7 +196,7 @@ pub(super) fn run_request(
                 received = Instant::now();
                 report(so_far);
             }
-            Ok(Ok(FromFetcher::Downloaded(..))) => {}
+            Ok(Ok(FromFetcher::Downloaded(..) | FromFetcher::Answer(..))) => {}
             Ok(Err(error)) => return Err(StoreError::Nonsense(error)),
             Err(RecvTimeoutError::Disconnected) => return Err(fetcher.end()),
             Err(RecvTimeoutError::Timeout) => {}

@@ -8,6 +8,7 @@ use super::fetch_all::MissingObject;
 use super::objects::JobObjects;
 use super::prefetch::FetchPlan;
 use super::process::run_request;
+use super::store_objects::StoreObjects;
 use crate::model::{Address, ByteSize, JobInput, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, StoreTask, WantedObjects};
@@ -307,6 +308,16 @@ impl Stager<'_> {
         }
     }
 
+    /// The objects below an address. `below`: a path below it, which ends with a `/`.
+    ///
+    /// # Errors
+    /// If the address, or the file of datastores, does not say enough to open the store.
+    pub fn objects_at(&self, address: &Address, below: &str) -> Result<StoreObjects, StoreError> {
+        let request = self.folder_request(address, StoreTask::Objects, PathBuf::new())?;
+        let prefix = format!("{}{below}", request.prefix);
+        Ok(StoreObjects::new(self.program, FetchRequest { prefix, ..request }))
+    }
+
     /// Uploads all files of a folder to an address.
     ///
     /// # Errors
@@ -317,24 +328,34 @@ impl Stager<'_> {
         address: &Address,
         watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
-        let environment = std::env::vars_os();
-        let (store, key_prefix) = configure(address, self.datastores, self.tenant, environment)?;
-        let below = address.key.trim_end_matches('/');
-        let below = if below.is_empty() { String::new() } else { format!("{below}/") };
-        let request = FetchRequest {
-            protocol: PROTOCOL_VERSION,
-            os_sandbox: self.os_sandbox,
-            store,
-            prefix: format!("{key_prefix}{below}"),
-            task: StoreTask::Put,
-            shown: address.to_string(),
-            folder: folder.to_owned(),
-        };
+        let request = self.folder_request(address, StoreTask::Put, folder.to_owned())?;
         (watch.say)(&format!("writing the results to {address}"));
         let so_far = self.run_request(&request, watch)?;
         let noun = if so_far.objects == 1 { "object" } else { "objects" };
         (watch.say)(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
         Ok(())
+    }
+
+    /// A request about everything below an address. `folder`: a folder of this machine, for the task.
+    fn folder_request(
+        &self,
+        address: &Address,
+        task: StoreTask,
+        folder: PathBuf,
+    ) -> Result<FetchRequest, StoreError> {
+        let environment = std::env::vars_os();
+        let (store, key_prefix) = configure(address, self.datastores, self.tenant, environment)?;
+        let below = address.key.trim_end_matches('/');
+        let below = if below.is_empty() { String::new() } else { format!("{below}/") };
+        Ok(FetchRequest {
+            protocol: PROTOCOL_VERSION,
+            os_sandbox: self.os_sandbox,
+            store,
+            prefix: format!("{key_prefix}{below}"),
+            task,
+            shown: address.to_string(),
+            folder,
+        })
     }
 
     /// Starts a fetcher process for a request, waits until it is done, and reports progress now and

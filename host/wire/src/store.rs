@@ -81,6 +81,61 @@ pub enum StoreTask {
     Serve,
     /// Upload all files of the folder.
     Put,
+    /// Do what [`ObjectCall`] messages ask for.
+    Objects,
+}
+
+/// A call to a process that creates, reads, lists and removes objects. The names in a call are below the
+/// request's prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectCall {
+    /// The call's number, which its answers repeat.
+    pub id: u64,
+    /// What the process shall do.
+    pub action: ObjectAction,
+}
+
+/// What an [`ObjectCall`] asks for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ObjectAction {
+    /// More of the content that [`Create`](Self::Create) of the same call uses. Has no answer.
+    Part(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// Create an object of this name, unless there is one.
+    Create(String),
+    /// Read the object of this name.
+    Read(String),
+    /// List the objects and folders that are directly in this folder.
+    List(String),
+    /// Remove the object of this name, if there is one.
+    Remove(String),
+}
+
+/// An answer to an [`ObjectCall`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ObjectAnswer {
+    /// More of the content of an object. More answers follow.
+    Part(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// The last parts of the names of objects. More answers follow.
+    Objects(Vec<String>),
+    /// The last parts of the names of folders. More answers follow.
+    Folders(Vec<String>),
+    /// Whether the object was created. If not, there is one of this name.
+    Created(bool),
+    /// Whether there is an object of this name. Its content came before.
+    Read(bool),
+    /// The list is complete.
+    Listed,
+    /// The object is gone.
+    Removed,
+    /// The call has failed.
+    Failed(Failed),
+}
+
+impl ObjectAnswer {
+    /// Whether no more answers to the call follow.
+    pub fn is_last(&self) -> bool {
+        !matches!(self, Self::Part(_) | Self::Objects(_) | Self::Folders(_))
+    }
 }
 
 /// Asks a serving process for one object.
@@ -112,6 +167,8 @@ pub enum FromFetcher {
     Progress(Fetched),
     /// The requested object has arrived, or cannot be fetched for this reason.
     Downloaded(String, Option<Failed>),
+    /// An answer to the [`ObjectCall`] with this number.
+    Answer(u64, ObjectAnswer),
     /// The task is done, except for objects that are fetched later, on request.
     Done(Fetched),
     /// Fetching has ended with this error.

@@ -195,9 +195,8 @@ fn what_does_not_fit_is_refused() {
         ran.exits_with(2);
         ran.redacted()
     };
-    insta::assert_snapshot!(refused("job_store: shared"), @"error: job.yaml:6: job_store: needs output: name a folder that the machines share, too, because the job directory, where results go otherwise, is on one machine");
+    insta::assert_snapshot!(refused("job_store: shared"), @"error: job.yaml:6: job_store: needs output: name a folder that the machines share, or an address in a store, too. Otherwise results go to the job directory, which is on one machine");
     insta::assert_snapshot!(refused("job_store: shared\noutput: out"), @"error: job_store: there is no folder [DIR]/shared: make it, or mount the shared folder on this machine");
-    insta::assert_snapshot!(refused("job_store: s3://bucket/jobs\noutput: out"), @"error: job.yaml:6: job_store: found s3://bucket/jobs, an address in a store; name a folder that the machines share");
     insta::assert_snapshot!(refused("job_store: job.yaml\noutput: out"), @"error: job.yaml:6: job_store: [DIR]/job.yaml is a file; name a folder");
     insta::assert_snapshot!(refused("job_store: .\noutput: test"), @"error: the output folder [DIR]/test and the job's folder in the job store, [DIR]/test, are the same or in each other: name another folder for `output` or `job_store`");
     let open = job();

@@ -18,7 +18,7 @@ fn two_jobs_of_one_name_do_not_share_a_log() {
         let options = [&["--set", "output=shared/other"], options].concat();
         let ran = run_on(job, "second", &options);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the job store already has a job 'test', with the output folder [DIR]/shared/out (its commit log is in [DIR]/shared/jobs/test): give this job another name or another job_store");
+            insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: the job store already has a job 'test', with the output [DIR]/shared/out (its commit log is in [DIR]/shared/jobs/test): give this job another name or another job_store");
         }
         ran.into_job()
     };

@@ -1,5 +1,7 @@
 //! Inputs, side inputs, models and outputs in stores.
 
+#[cfg(target_os = "linux")]
+mod job_stores;
 mod stores;
 mod stores_identities;
 mod stores_kept;

@@ -151,7 +151,8 @@ impl CommitState {
         };
         let replaced = self.write_header(group.header.as_ref(), &mut changes)?;
         let written = self.write_rows(&mut changes, group.copied, replaced);
-        let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
+        let saved = written.and_then(|()| self.save(&mut changes));
+        let journaled = saved.and_then(|()| Ok(self.journal.commit(&changes)?));
         // If another process may lead the job, or the group may count, nothing of the output is cut off.
         let stays = journaled.is_ok() || self.journal.may_be_replaced();
         if let Some(rows) = &mut self.rows {
@@ -240,6 +241,16 @@ impl CommitState {
         Ok(())
     }
 
+    /// Saves copies of what the group is about to commit, if the job keeps such copies.
+    fn save(&mut self, changes: &mut JournalChanges) -> Result<(), CommitError> {
+        let Some(saved) = &self.target.saved else { return Ok(()) };
+        let folders = &self.target.worker_folders;
+        let note = saved.save_group(changes, &self.journal, &mut self.parts, folders)?;
+        changes.notes.extend(note);
+        self.fail_point("results-saved");
+        Ok(())
+    }
+
     /// Reopens the output by its name, after a new file has replaced it.
     fn reopen(&mut self) -> Result<(), CommitError> {
         let name = self.target.output_file.as_deref().unwrap_or_default();
@@ -295,6 +306,11 @@ impl CommitState {
         self.fail_point("all-synced");
         // All files are published and synced now.
         notes.extend(lost_files::note(&self.journal, &[])?);
+        if let (Some(saved), JobStatus::Completed) = (&self.target.saved, status) {
+            let mut lifecycle = self.journal.files()?;
+            lifecycle.retain(|entry| entry.mini_batch.is_none());
+            notes.extend(saved.save_published(&lifecycle, &self.journal, &self.target.output)?);
+        }
         self.journal.record_end(status, notes)?;
         self.fail_point("finished");
         if status == JobStatus::Completed {

@@ -14,6 +14,7 @@
 //! | `parts_output` | an output of one file for each worker |
 //! | `files`, `lifecycle_files` | files of mini-batches; files of `init` and `shutdown` |
 //! | `recover`, `item`, `settle`, `settling`, `recover_files` | resuming a job |
+//! | `saved`, `restore` | copies of results in the job's store; making results again from them |
 //! | `replace`, `disk` | replacing files atomically; disk operations |
 //! | `error` | errors and their texts |
 
@@ -35,7 +36,9 @@ mod queue;
 mod recover;
 mod recover_files;
 mod replace;
+mod restore;
 mod rows;
+mod saved;
 mod settle;
 mod settling;
 mod store;
@@ -50,6 +53,7 @@ pub(super) use committer::{Committer, StillWriting, last_reply};
 pub(super) use error::CommitError;
 pub(super) use lost_files::note_unpublished;
 pub(super) use message::{CommitReply, CommitRequest, FinalFailure, ReclaimableAttempt, Success};
+pub(super) use saved::SavedResults;
 pub(super) use target::{CommitTarget, OutputConversion};
 pub use target::{Make, OutputFileError};
 pub(super) use worker_folders::{WorkerFolders, worker_of};

@@ -4,7 +4,8 @@
 //!
 //! 1. Finish the renames and removals that the journal has recorded (`replace`).
 //! 2. Publish the files of committed mini-batches that are not published yet. If the journal comes from a
-//!    commit log, these files are lost (`lost_files`).
+//!    commit log, these files are lost (`lost_files`). But if copies of all results are in the job's store, make
+//!    the results again from them (`restore`).
 //! 3. Look for the rows of the journal's entries in the output. If they are damaged there, look in the part
 //!    files. If a mini-batch's rows are in neither, the mini-batch and its files are removed from the
 //!    journal, and it runs again.
@@ -19,6 +20,7 @@ use super::item::FinishedMiniBatch;
 use super::lost_files;
 use super::recover_files as files;
 use super::replace::carry_out;
+use super::restore::clear;
 use super::rows::{HeldRows, RowsOutput};
 use super::settle::{SettleResult, settle};
 use super::settling::Settling;
@@ -63,6 +65,10 @@ pub(super) fn recover(
         return Ok((store, Restored::default()));
     }
     carry_out(&mut journal, &target.output)?;
+    let saved = if journal.is_from_log()? { target.saved.clone() } else { None };
+    if saved.is_some() {
+        clear(&target.output)?;
+    }
     let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
     let target = converted_output::resumed_target(target, ended == Some(JobStatus::Completed))?;
@@ -70,7 +76,11 @@ pub(super) fn recover(
     // no mini-batch runs again.
     let is_made = has_output && target.output_file.is_none();
     let items = read_items(&journal, target.ordered)?;
-    let lost = lost_files::find(&target, &mut journal)?;
+    let mut lost = lost_files::find(&target, &mut journal)?;
+    if let Some(saved) = saved {
+        saved.restore(&target, &journal)?;
+        lost.clear();
+    }
     let mut files = FilesState::new(done_workers(&target, &journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
     let unreadable = journal.unreadable()?.into_iter().filter(|_| !is_made);

@@ -1,5 +1,6 @@
 //! Where results go, and how the output is made.
 
+use super::saved::SavedResults;
 use super::worker_folders::WorkerFolders;
 use crate::model::OnConflict;
 use std::error::Error;
@@ -13,6 +14,8 @@ use std::sync::Arc;
 pub(crate) struct CommitTarget {
     /// Where workers leave rows and files.
     pub worker_folders: WorkerFolders,
+    /// Where copies of results are kept. `None` if the output folder is where the results belong.
+    pub saved: Option<SavedResults>,
     /// The output folder. It exists.
     pub output: PathBuf,
     /// The file for rows in the output folder. It must not exist yet if the journal is new. `None` if rows

@@ -151,15 +151,15 @@ macro_rules! job_keys {
             }
             composed job_store => {
                 kind: KeyKind::Text,
-                values: "path of a folder",
+                values: "path of a folder, or an address in a store",
                 unless_given: "none: only the machine with the job directory can resume the job",
-                expected: "a path to a folder",
+                expected: "a path to a folder, or an address in a store",
                 example: "/shared/jobs",
-                description: "A folder that several machines share. The job's commit log is in it, so that another machine can resume the job.",
-                docs: "A folder that several machines share. The job's [commit log](crash-safety.md#resume-on-another-machine) is in it, so that another machine can resume the job. You must then set `output`, too, to a folder that the machines share.",
+                description: "A folder that several machines share, or a folder in a store (s3://bucket/jobs). The job's commit log is in it, so that another machine can resume the job.",
+                docs: "A folder that several machines share, or a folder in a [store](stores.md). The job's [commit log](crash-safety.md#resume-on-another-machine) is in it, so that another machine can resume the job. You must then set `output`, too, to a folder that the machines share, or to an address in a store.",
                 prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("it only says where the job records what is committed. But to resume a job that had this key, you must set it"),
-                ceiling: no "the policy's `roots` say which paths it may name",
+                ceiling: no "the policy's `roots` and `datastores` say which paths it may name",
             }
             composed arguments => {
                 kind: KeyKind::Scalars,

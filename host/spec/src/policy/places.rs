@@ -8,7 +8,7 @@ use crate::model::{Address, Source};
 use crate::opening::regular;
 use crate::raw::{RawInput, RawJob, RawSideInput};
 use crate::scope::Located;
-use crate::{JobSpec, ModelSpec, StoredKind};
+use crate::{JobSpec, JobStorePlace, ModelSpec, StoredKind};
 use std::io::Read;
 use std::path::Path;
 
@@ -117,7 +117,8 @@ impl PolicySettings {
         if let (Some(folder), Some(given)) = (&spec.output, &raw.output) {
             self.check_path(FolderUse::Outputs, &given.key, folder, Some(&given.origin), report);
         }
-        if let (Some(store), Some(given)) = (&spec.job_store, &raw.job_store) {
+        let store = spec.job_store.as_ref().and_then(JobStorePlace::folder);
+        if let (Some(store), Some(given)) = (store, &raw.job_store) {
             self.check_path(FolderUse::JobStores, &given.key, store, Some(&given.origin), report);
         }
         if let (Some(parent), Some(given)) = (&spec.parent, &raw.parent) {
@@ -161,7 +162,7 @@ impl PolicySettings {
         if let Some(folder) = &spec.output {
             self.check_real_path(FolderUse::Outputs, "output", folder, report);
         }
-        if let Some(store) = &spec.job_store {
+        if let Some(store) = spec.job_store.as_ref().and_then(JobStorePlace::folder) {
             self.check_real_path(FolderUse::JobStores, "job_store", store, report);
         }
         if let Some(parent) = &spec.parent {

@@ -120,7 +120,8 @@ impl RawJob {
         let sides = self.side_inputs.iter().flat_map(|sides| &sides.value);
         let models = self.models.iter().flat_map(|models| &models.value);
         let paths = sides.map(|side| &side.path).chain(models.map(|model| &model.path));
-        let other = paths.chain(&self.output).find(|setting| setting.key == key);
+        let places = [&self.output, &self.job_store].into_iter().flatten();
+        let other = paths.chain(places).find(|setting| setting.key == key);
         input.map(|input| &input.name.origin).or(other.map(|setting| &setting.origin))
     }
 }

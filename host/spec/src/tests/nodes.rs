@@ -110,7 +110,7 @@ fn a_job_with_a_broker_needs_a_job_store() {
     let version_2 = format!("{}resources: {{instance_count: 3}}\n", version2::LEAST);
     insta::assert_snapshot!(errors_with_broker(&version_2, &[]), @"job.yaml:6: resources.instance_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share");
     // A wrong job store has an error of its own.
-    insta::assert_snapshot!(errors_with_broker(&format!("{LEAST}output: results\njob_store: []\n"), &[]), @"job.yaml:4: job_store: found a list; expected a path to a folder");
+    insta::assert_snapshot!(errors_with_broker(&format!("{LEAST}output: results\njob_store: []\n"), &[]), @"job.yaml:4: job_store: found a list; expected a path to a folder, or an address in a store");
 }
 
 #[test]
@@ -139,7 +139,7 @@ models:
     job.yaml:11: models.digits.path: found gs://bucket/digits.onnx; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
     job.yaml:12: output: found s3://bucket/results; results in a store are not yet possible with a broker: name a folder that all machines share
     ");
-    insta::assert_snapshot!(errors_with_broker(SHARED, &[("output", "s3://bucket/results")]), @"--set output: needs a folder as output: results for an address in a store stay on one machine until the job ends; name a folder that the machines share");
+    insta::assert_snapshot!(errors_with_broker(SHARED, &[("output", "s3://bucket/results")]), @"--set output: found s3://bucket/results; results in a store are not yet possible with a broker: name a folder that all machines share");
     insta::assert_snapshot!(errors_with_broker(SHARED, &[("inputs.images", "s3://bucket/images")]), @"--set inputs.images: inputs.images.path: found s3://bucket/images; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder");
     // A job without data does not read its inputs.
     let void = [("inputs.images", "s3://bucket/images"), ("rank_mini_batch_count", "3")];

@@ -248,7 +248,7 @@ fn every_key_says_what_it_expects() {
     job.yaml:10: models: found nothing; expected a map of names to paths (e.g. digits: models/digits.onnx), or leave the key out
     job.yaml:11: inference: found nothing; expected a map with allow_guest_models, threads or gpu_memory, or leave the key out
     job.yaml:12: output: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:13: job_store: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:13: job_store: found nothing; expected a path to a folder, or an address in a store, or leave the key out
     job.yaml:14: arguments: found nothing; expected a list of texts and numbers (e.g. [--model, digits.bin]), or leave the key out
     job.yaml:15: pass_settings: found nothing; expected true or false, or leave the key out
     job.yaml:16: environment_variables: found nothing; expected a map of names to texts (e.g. MODE: fast), or leave the key out

@@ -5,7 +5,7 @@
 //! - `listing` finds objects and writes a manifest of them; `head` finds objects by name, and `tables`
 //!   recognizes tables with a transaction log;
 //! - `download_all` fetches objects on request, `download` fetches one object, `upload` writes results to the
-//!   store;
+//!   store; `object_calls` creates and reads small objects on request;
 //! - `error_text` has the messages for errors of this process, without secrets; `proxy` adds a hint if the
 //!   answer may be a proxy's.
 
@@ -14,6 +14,7 @@ mod download_all;
 mod error_text;
 mod head;
 mod listing;
+mod object_calls;
 mod open;
 mod proxy;
 mod serve;

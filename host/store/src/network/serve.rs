@@ -4,6 +4,7 @@ use super::cache_dir::WRITABLE_FOLDERS;
 use super::download_all::serve as serve_requests;
 use super::error_text::FetchError;
 use super::listing::{ListingExtent, list};
+use super::object_calls::serve_calls;
 use super::upload::upload_folder;
 use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
@@ -67,7 +68,7 @@ pub fn serve() -> io::Result<()> {
     // on this thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let requests = match request.task {
-        StoreTask::Serve => {
+        StoreTask::Serve | StoreTask::Objects => {
             let _guard = runtime.enter();
             Some(Receiver::from_file(input)?)
         }
@@ -101,7 +102,10 @@ async fn work(
         (StoreTask::Serve, Some(requests)) => {
             serve_requests(request, requests, report).await.map(|()| Fetched::default())
         }
-        (StoreTask::Serve, None) => Ok(Fetched::default()),
+        (StoreTask::Objects, Some(calls)) => {
+            serve_calls(request, calls, report).await.map(|()| Fetched::default())
+        }
+        (StoreTask::Serve | StoreTask::Objects, None) => Ok(Fetched::default()),
     }
 }
 
@@ -121,6 +125,7 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let mut folders = match request.task {
         StoreTask::List { .. } | StoreTask::Serve => slot_folders(FolderRights::Write),
         StoreTask::Put => vec![rule(request.folder.clone(), FolderRights::Read)],
+        StoreTask::Objects => Vec::new(),
     };
     folders.extend(NETWORK_FILES.iter().map(|path| rule(path.into(), FolderRights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);

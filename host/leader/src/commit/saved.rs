@@ -1,0 +1,254 @@
+//! Copies of results in the job's store, for a job whose results are on one machine until the job ends. Another
+//! machine that continues the job makes the results again from these copies.
+//!
+//! Before a group is committed, its rows and files are saved as one text of bytes: a line with an index, then the
+//! rows, then the files. The bytes are in several objects, `saved/<number of the record>-<random name>-<0, 1, 2...>`,
+//! and a note of the group says how many objects there are. Nothing refers to the copies of a group that was not
+//! committed.
+
+use super::error::CommitError;
+use super::worker_folders::WorkerFolders;
+use super::worker_parts::Parts;
+use crate::journal::{FileEntry, Journal, JournalChanges, JournalError};
+use crate::model::{Segment, WorkerId, random_name};
+use crate::opening::regular_at_its_path;
+use sandmill_commit_log::{LogError, LogStore, create_own};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The prefix of the notes on saved groups. The number of the group's record follows.
+pub(super) const SAVED_PREFIX: &str = "store.saved.";
+
+/// The length of an object, in bytes.
+const OBJECT_BYTES: usize = 8 << 20;
+/// How much is read of a file at once, in bytes.
+const READ_BYTES: u64 = 1 << 20;
+
+/// The object that says that the copies are removed: the results are where the job puts them.
+const REMOVED: &str = "saved-removed";
+
+/// The copies of a run's results in the job's store.
+#[derive(Clone, Debug)]
+pub(crate) struct SavedResults {
+    pub(super) objects: Arc<dyn LogStore>,
+    run: String,
+}
+
+/// What the bytes of a saved group are.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct SavedIndex {
+    /// For each mini-batch with rows: its id, and the length of its rows in bytes.
+    pub(super) rows: Vec<(u64, u64)>,
+    /// The files, in the order of the journal.
+    pub(super) files: Vec<SavedFile>,
+}
+
+/// A file of a saved group.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct SavedFile {
+    /// As in [`FileEntry::source`].
+    pub(super) source: String,
+    /// As in [`FileEntry::path`].
+    pub(super) path: String,
+    /// In bytes.
+    pub(super) length: u64,
+}
+
+/// A note on a saved group.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedNote {
+    pub(super) name: String,
+    pub(super) objects: u64,
+}
+
+/// A note for the journal.
+type Note = (String, Option<String>);
+
+impl SavedResults {
+    pub(crate) fn new(objects: Arc<dyn LogStore>, run: &str) -> Self {
+        Self { objects, run: run.to_owned() }
+    }
+
+    /// The folder of the copies.
+    pub(crate) fn folder(&self) -> String {
+        format!("{}/saved", self.run)
+    }
+
+    /// The name of an object of a group. `name`: that of the group.
+    pub(super) fn object(&self, name: &str, index: u64) -> String {
+        format!("{}/{name}-{index}", self.folder())
+    }
+
+    /// Saves what a group is about to commit. Returns the group's note, unless there is nothing to save.
+    pub(super) fn save_group(
+        &self,
+        changes: &JournalChanges,
+        journal: &Journal,
+        parts: &mut Parts,
+        folders: &WorkerFolders,
+    ) -> Result<Option<Note>, CommitError> {
+        let entries = changes.entries.iter();
+        let rows: Vec<(u64, WorkerId, Segment)> = entries
+            .filter_map(|entry| Some((entry.id.0, entry.worker?, entry.end.rows()?)))
+            .filter(|(_, _, segment)| segment.length > 0)
+            .collect();
+        if rows.is_empty() && changes.files.is_empty() {
+            return Ok(None);
+        }
+        let mut writer = SavedWriter::begin(self, journal, &rows, &changes.files)?;
+        for (_, worker, segment) in &rows {
+            let path = folders.part_file(*worker);
+            writer.copy(parts.get(*worker)?, &path, segment.offset, segment.length)?;
+        }
+        for entry in &changes.files {
+            let path = folders.folder_named(&entry.source).join(&entry.path);
+            writer.copy_file(&path, 0, entry.length)?;
+        }
+        writer.end().map(Some)
+    }
+
+    /// Saves files that are published already: those of `init` and `shutdown`. Returns a note, unless there are
+    /// none.
+    pub(super) fn save_published(
+        &self,
+        files: &[FileEntry],
+        journal: &Journal,
+        output: &Path,
+    ) -> Result<Option<Note>, CommitError> {
+        if files.is_empty() {
+            return Ok(None);
+        }
+        let mut writer = SavedWriter::begin(self, journal, &[], files)?;
+        for entry in files {
+            writer.copy_file(&output.join(&entry.path), entry.offset, entry.length)?;
+        }
+        writer.end().map(Some)
+    }
+
+    /// Whether the copies were removed, because the results are where the job puts them.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(crate) fn are_removed(&self) -> io::Result<bool> {
+        Ok(self.objects.read(&format!("{}/{REMOVED}", self.run))?.is_some())
+    }
+
+    /// Removes the copies. Call this when the results are where the job puts them.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        self.objects.make_folder(&self.run)?;
+        // First of all: a machine that continues the job must not miss some of the copies.
+        let marker = format!("{}/{REMOVED}", self.run);
+        create_own(&*self.objects, &marker, b"").map_err(io::Error::other)?;
+        let folder = self.folder();
+        for name in self.objects.list(&folder)? {
+            self.objects.remove(&format!("{folder}/{name}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl SavedFile {
+    pub(super) fn of(entry: &FileEntry) -> Self {
+        let FileEntry { source, path, length, .. } = entry;
+        Self { source: source.clone(), path: path.clone(), length: *length }
+    }
+}
+
+/// Writes the bytes of a group to objects.
+struct SavedWriter<'a> {
+    saved: &'a SavedResults,
+    /// The number of the group's record.
+    number: u64,
+    note: SavedNote,
+    /// The bytes that come into the next object.
+    buffer: Vec<u8>,
+}
+
+impl<'a> SavedWriter<'a> {
+    /// Writes the index.
+    fn begin(
+        saved: &'a SavedResults,
+        journal: &Journal,
+        rows: &[(u64, WorkerId, Segment)],
+        files: &[FileEntry],
+    ) -> Result<Self, CommitError> {
+        let number = journal.log_position()?.map_or(0, |position| position.number + 1);
+        let name = format!("{number:020}-{}", random_name());
+        let note = SavedNote { name, objects: 0 };
+        let mut writer = Self { saved, number, note, buffer: Vec::new() };
+        let index = SavedIndex {
+            rows: rows.iter().map(|(id, _, segment)| (*id, segment.length)).collect(),
+            files: files.iter().map(SavedFile::of).collect(),
+        };
+        let mut line = serde_json::to_vec(&index).map_err(CommitError::Unnoted)?;
+        line.push(b'\n');
+        saved.objects.make_folder(&saved.folder()).map_err(|source| {
+            JournalError::from(LogError::Unavailable { name: saved.folder(), source })
+        })?;
+        writer.write(&line)?;
+        Ok(writer)
+    }
+
+    fn write(&mut self, mut bytes: &[u8]) -> Result<(), CommitError> {
+        while !bytes.is_empty() {
+            let room = OBJECT_BYTES.saturating_sub(self.buffer.len());
+            let (some, rest) = bytes.split_at(room.min(bytes.len()));
+            self.buffer.extend_from_slice(some);
+            bytes = rest;
+            if self.buffer.len() >= OBJECT_BYTES {
+                self.create_object()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn copy_file(&mut self, path: &Path, offset: u64, length: u64) -> Result<(), CommitError> {
+        let opened = regular_at_its_path(path);
+        let (file, _) = opened.map_err(|e| CommitError::disk("read", path, e))?;
+        self.copy(&file, path, offset, length)
+    }
+
+    /// Copies a range of a file. `path` is for messages.
+    fn copy(
+        &mut self,
+        file: &File,
+        path: &Path,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommitError> {
+        let mut done = 0;
+        let mut bytes = Vec::new();
+        while done < length {
+            let some = READ_BYTES.min(length - done);
+            bytes.resize(usize::try_from(some).unwrap_or_default(), 0);
+            let read = file.read_exact_at(&mut bytes, offset + done);
+            read.map_err(|e| CommitError::disk("read", path, e))?;
+            self.write(&bytes)?;
+            done += some;
+        }
+        Ok(())
+    }
+
+    fn create_object(&mut self) -> Result<(), CommitError> {
+        let name = self.saved.object(&self.note.name, self.note.objects);
+        create_own(&*self.saved.objects, &name, &self.buffer).map_err(JournalError::from)?;
+        self.note.objects += 1;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn end(mut self) -> Result<Note, CommitError> {
+        if !self.buffer.is_empty() {
+            self.create_object()?;
+        }
+        let note = serde_json::to_string(&self.note).map_err(CommitError::Unnoted)?;
+        Ok((format!("{SAVED_PREFIX}{:020}", self.number), Some(note)))
+    }
+}
