@@ -74,6 +74,9 @@ fn refuse_to_leave_log(held: &JobDirLock, overwrite: bool) -> Result<(), ClaimEr
     Ok(())
 }
 
+/// The job's store, if it has one, and its log, if the job continues.
+type FoundLog = (Option<JobStore>, Option<CommitLog>);
+
 /// Opens the job's store, if it has one, and its log if the job continues. An output folder that machines share is
 /// locked first, so that what the store says stays true. `folder`: the store's folder, without links.
 fn find_log<J: JobOnNode>(
@@ -83,7 +86,7 @@ fn find_log<J: JobOnNode>(
     node: &J,
     held: &mut JobDirLock,
     say: &mut dyn FnMut(&str),
-) -> Result<(Option<JobStore>, Option<CommitLog>), PreparationError<J::Error>> {
+) -> Result<FoundLog, PreparationError<J::Error>> {
     let Some(place) = &spec.job_store else {
         refuse_to_leave_log(held, options.overwrite)?;
         return Ok((None, None));

@@ -415,7 +415,7 @@ impl Prefetcher {
             }
             // A process that fetches has no calls to answer.
             Some(Ok(FromFetcher::Answer(..) | FromFetcher::Done(_))) => {
-                self.give_up(index, StoreError::Over)
+                self.give_up(index, StoreError::Over);
             }
             Some(Err(error)) => self.give_up(index, StoreError::Nonsense(error)),
             None => match queue.died() {

@@ -126,8 +126,8 @@ fn begun(moto: &Server, bucket: &str) -> Running {
 }
 
 fn signal(running: &Running, signal: Signal) {
-    let pid = Pid::from_raw(running.pid().cast_signed()).unwrap();
-    kill_process(pid, signal).unwrap();
+    let pid = Pid::from_raw(running.pid().cast_signed()).expect("a process id is not zero");
+    kill_process(pid, signal).expect("the process is there");
 }
 
 /// A second machine does not begin while the first one works. If the first one is paused for long, the second one

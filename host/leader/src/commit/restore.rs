@@ -117,7 +117,7 @@ impl Restoring<'_> {
         for (id, length) in index.rows {
             let place = self.rows.get(&id).filter(|place| place.length == length);
             let place = place.map(|place| (place.path.clone(), place.offset));
-            self.copy(bytes, length, place)?;
+            self.copy(bytes, length, place.as_ref())?;
         }
         for saved in index.files {
             let place = self.files.get(&saved).copied();
@@ -125,7 +125,7 @@ impl Restoring<'_> {
             if let Some((path, _)) = &place {
                 self.begin_file(path).map_err(|e| failed(path, e))?;
             }
-            self.copy(bytes, saved.length, place)?;
+            self.copy(bytes, saved.length, place.as_ref())?;
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ impl Restoring<'_> {
         &mut self,
         bytes: &mut impl Read,
         length: u64,
-        place: Option<(PathBuf, u64)>,
+        place: Option<&(PathBuf, u64)>,
     ) -> Result<(), RestoreError> {
         let mut buffer = Vec::new();
         let mut done = 0;
@@ -157,7 +157,7 @@ impl Restoring<'_> {
             buffer.clear();
             let read = bytes.by_ref().take(some).read_to_end(&mut buffer);
             let read = read.map_err(RestoreError::Store)? as u64;
-            if let Some((path, offset)) = &place {
+            if let Some((path, offset)) = place {
                 let written = self.write(path, offset + done, &buffer);
                 written.map_err(|e| failed(path, e))?;
             }
