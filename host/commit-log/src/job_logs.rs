@@ -148,6 +148,14 @@ impl RunLog {
         &self.id
     }
 
+    /// Whether the log has a record with this number.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub fn has(&self, number: u64) -> Result<bool, LogError> {
+        self.folder.has(number)
+    }
+
     /// Reads the latest snapshot, if there is one, and all records after it. Returns the log, ready for the
     /// next record.
     ///

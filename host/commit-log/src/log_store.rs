@@ -13,8 +13,8 @@ pub trait LogStore: Debug + Send + Sync {
     /// If the store fails.
     fn make_folder(&self, folder: &str) -> io::Result<()>;
 
-    /// Creates an object, unless one of this name exists. Fails if the folder was removed: a leader that was
-    /// replaced must not begin the log of a removed job again. Returns whether it was created. When this returns
+    /// Creates an object, unless one of this name exists. In a store with folders, this fails
+    /// if the folder was removed: a leader that was replaced must not begin the log of a removed job again. Returns whether it was created. When this returns
     /// true, the object is durable, and every machine sees all of it or nothing.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ pub trait LogStore: Debug + Send + Sync {
     /// If the store fails.
     fn make_durable(&self, name: &str) -> io::Result<()>;
 
-    /// Removes an object. Only snapshots are removed. A missing object is not an error.
+    /// Removes an object. Records are never removed while their job may run. A missing object is not an error.
     ///
     /// # Errors
     /// If the store fails.

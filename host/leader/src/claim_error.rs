@@ -134,9 +134,10 @@ pub enum ClaimError {
     /// The job store does not do what a commit log needs.
     #[error("job_store: {0}")]
     StoreUnfit(#[from] TrialError),
-    /// Another run of a job has begun, so the results of this one are not published.
+    /// Another process leads a job, or has started it over, so the results of this one are not published.
     #[error(
-        "the results in {} are not the latest ones: the job was started over elsewhere since",
+        "the results in {} were not written to the store: another process continues the job, or has started it \
+         over",
         .0.display()
     )]
     Superseded(PathBuf),

@@ -104,7 +104,7 @@ struct Driver<'a, R> {
     /// `None` if the job directory cannot have a socket.
     control: Option<Control>,
     /// See [`Started::presence`].
-    _presence: Option<Presence>,
+    presence: Option<Presence>,
     result: Option<JobResult>,
 }
 
@@ -162,7 +162,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             spans: Spans::new(),
             on_event,
             control,
-            _presence: presence,
+            presence,
             result: None,
         };
         let in_force = in_force(&job.spec, &job.notices);
@@ -442,6 +442,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             // If the removal fails, the next run reports the folder as another job's, because the
             // next run has another mark.
             let _ = self.parent.as_deref().map(remove_tree);
+        }
+        let publishes_later = self.store.as_ref().is_some_and(JobStore::publishes_later);
+        if result.status == JobStatus::Completed && publishes_later {
+            self.presence.take().map(Presence::interrupt);
         }
         Ok(result)
     }

@@ -43,6 +43,8 @@ pub(super) struct JobStore {
     reuse: bool,
     /// As in [`LeaderOptions::has_waited`].
     has_waited: bool,
+    /// Shows that this process is about to continue the latest run.
+    presence: Option<Presence>,
 }
 
 impl JobStore {
@@ -100,6 +102,7 @@ impl JobStore {
             tenant: spec.settings.tenant.clone(),
             reuse: options.reuse && spec.settings.allow_reuse,
             has_waited: options.has_waited,
+            presence: None,
         })
     }
 
@@ -110,8 +113,17 @@ impl JobStore {
     }
 
     /// Shows other machines that this process leads a run, if no lock does.
-    pub(super) fn show_presence(&self, run: &str) -> Option<Presence> {
-        self.needs_presence().then(|| Presence::show(self.objects.clone(), run))
+    pub(super) fn show_presence(&mut self, run: &str) -> Option<Presence> {
+        let shown = self.presence.take();
+        if !self.needs_presence() {
+            return None;
+        }
+        Some(shown.unwrap_or_else(|| Presence::show(self.objects.clone(), run)))
+    }
+
+    /// Whether results that are complete still have to go to another place.
+    pub(super) fn publishes_later(&self) -> bool {
+        self.results.is_some()
     }
 
     /// Where copies of the results that count are kept, if the results are on one machine until the job ends.
@@ -147,7 +159,7 @@ impl JobStore {
     /// the directory of the job that the log describes. Returns the log, to continue it. `None` if the store
     /// has no log that can be continued.
     pub(super) fn catch_up(
-        &self,
+        &mut self,
         held: &mut JobDirLock,
         say: &mut dyn FnMut(&str),
     ) -> Result<Option<CommitLog>, ClaimError> {
@@ -198,7 +210,7 @@ impl JobStore {
     }
 
     fn continue_run(
-        &self,
+        &mut self,
         run: &RunLog,
         summary: LogSummary,
         is_local: bool,
@@ -212,7 +224,7 @@ impl JobStore {
         if !is_own {
             self.refuse_if_led(run, summary.writer.as_ref(), say)?;
         }
-        let can_reuse = is_own || (self.reuse && self.can_restore(run, &state)?);
+        let can_reuse = is_own || self.can_reuse(run, &state)?;
         let store = || self.place.clone();
         match summary.status {
             Some(status @ (JobStatus::Failed | JobStatus::Cancelled))
@@ -228,6 +240,9 @@ impl JobStore {
                 return Err(ClaimError::FinishedElsewhere { name: name(), output, store: store() });
             }
             _ => {}
+        }
+        if self.needs_presence() {
+            self.presence = Some(Presence::show(self.objects.clone(), run.id()));
         }
         let is_completed = summary.status == Some(JobStatus::Completed);
         if is_local {
@@ -260,12 +275,19 @@ impl JobStore {
         say: &mut dyn FnMut(&str),
     ) -> Result<(), ClaimError> {
         let Some(run) = self.logs.latest(&self.runs) else { return Ok(()) };
-        if LocalRun::read(held.job_dir())?.is_some_and(|local| local.id == run.id()) {
+        let is_local = LocalRun::read(held.job_dir())?.is_some_and(|local| local.id == run.id());
+        if is_local && !self.needs_presence() {
             return Ok(());
         }
         // A damaged log can be superseded, too. What is intact of it says what to remove.
         let summary = LogSummary::read_intact(&run)?;
-        self.refuse_if_led(&run, summary.writer.as_ref(), say)?;
+        let is_own = summary.directory == directory_id(&held.job_dir().journal());
+        if !is_own {
+            self.refuse_if_led(&run, summary.writer.as_ref(), say)?;
+        }
+        if is_local {
+            return Ok(());
+        }
         match self.state(summary.job_state, held) {
             Ok(state) => held.know_earlier(state),
             Err(taken @ ClaimError::StoreTaken { .. }) if !summary.is_superseded => {
@@ -294,11 +316,11 @@ impl JobStore {
         Err(ClaimError::StoreTaken { name: state.name, output, store: store() })
     }
 
-    /// Whether this machine can have the results of a completed run: they are in the output folder, or copies of
-    /// them are in the store.
-    fn can_restore(&self, run: &RunLog, state: &JobState) -> Result<bool, ClaimError> {
+    /// Whether this machine can continue with the results of a completed run: they are in the output folder, or they
+    /// still have to go to the store.
+    fn can_reuse(&self, run: &RunLog, state: &JobState) -> Result<bool, ClaimError> {
         if self.results.is_none() {
-            return Ok(has_output(state));
+            return Ok(self.reuse && has_output(state));
         }
         let saved = SavedResults::new(self.objects.clone(), run.id());
         Ok(!saved.are_removed().map_err(|source| self.unavailable(source))?)
@@ -312,7 +334,13 @@ impl JobStore {
     /// Ends the log of the latest run, because the run `id` starts the job over. From now on, no leader of
     /// an earlier run can commit anything.
     pub(super) fn supersede(&self, id: &str) -> Result<(), JournalError> {
-        Ok(self.logs.supersede(&self.runs, &Journal::superseded(Some(id)))?)
+        let earlier = self.logs.latest(&self.runs);
+        self.logs.supersede(&self.runs, &Journal::superseded(Some(id)))?;
+        if let (Some(earlier), Some(_)) = (earlier, &self.results) {
+            // Copies that stay do no harm.
+            let _ = SavedResults::new(self.objects.clone(), earlier.id()).remove();
+        }
+        Ok(())
     }
 
     /// The directory for the files of a run's workers, if they run on several machines.

@@ -94,7 +94,7 @@ fn find_log<J: JobOnNode>(
     if spec.upload.is_none() {
         lock_shared_output(held, folder.map(|folder| folder.join(&spec.name)))?;
     }
-    let store = match place {
+    let mut store = match place {
         JobStorePlace::Folder(named) => {
             JobStore::in_folder(folder.unwrap_or(named), spec, options)?
         }

@@ -30,8 +30,8 @@ pub(super) struct Presence {
 }
 
 impl Presence {
-    /// Shows from now on that this process leads the run. If the store fails, other processes may take this one for
-    /// dead.
+    /// Shows from now on that this process leads the run, or publishes its results. If the store fails, other
+    /// processes may take this one for dead.
     pub(super) fn show(store: Arc<dyn LogStore>, run: &str) -> Self {
         let folder = folder(run);
         let (stop, stopped) = mpsc::channel::<()>();
@@ -47,8 +47,12 @@ impl Presence {
                     remove(&*store, &folder, &shown);
                     shown = vec![name];
                 }
-                if stopped.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
-                    return remove(&*store, &folder, &shown);
+                match stopped.recv_timeout(INTERVAL) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) => return,
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return remove(&*store, &folder, &shown);
+                    }
                 }
             }
         };
@@ -58,10 +62,20 @@ impl Presence {
     }
 }
 
+impl Presence {
+    /// Ends the thread, but leaves its last object in the store: this process is about to show its presence again.
+    pub(super) fn interrupt(mut self) {
+        if let Some(stop) = self.stop.take() {
+            // If this fails, the thread has ended.
+            let _ = stop.send(());
+        }
+    }
+}
+
 impl Drop for Presence {
     fn drop(&mut self) {
         self.stop = None;
-        // A store that hangs must not hold up the job's end.
+        // A store that hangs must not delay the job's end.
         let _ = self.ended.recv_timeout(END_PATIENCE);
     }
 }

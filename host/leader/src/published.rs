@@ -2,41 +2,56 @@
 
 use super::ClaimError;
 use super::commit::SavedResults;
-use super::job_store::LocalRun;
-use crate::journal::JournalError;
+use super::presence::Presence;
+use crate::journal::{Journal, JournalError};
 use crate::model::JobDir;
-use sandmill_commit_log::{JobLogs, LogError, LogStore};
+use sandmill_commit_log::{JobLogs, LogError, LogStore, RunLog};
 use std::sync::Arc;
 
 /// The completed run of a job whose results are about to go to an address in a store.
 #[derive(Debug)]
 pub struct RunToPublish {
     objects: Arc<dyn LogStore>,
-    run: String,
+    log: RunLog,
+    /// The number of the record that another leader of the run would write.
+    next: u64,
+    /// Keeps other machines from publishing the same results.
+    _presence: Presence,
 }
 
 impl RunToPublish {
-    /// The run that a job directory holds. `objects`: the job's objects in its store. `None` if the directory holds
-    /// no run.
+    /// The run that a job directory holds. `objects`: the job's objects in its store. `None` if the directory does
+    /// not hold a run with a commit log.
     ///
     /// # Errors
-    /// If another run of the job has begun since, whose results must not be replaced, or if the store fails.
+    /// If another process has started the job over, or leads it, or if the store fails.
     pub fn find(objects: Arc<dyn LogStore>, job_dir: &JobDir) -> Result<Option<Self>, ClaimError> {
-        let Some(LocalRun { id: run, .. }) = LocalRun::read(job_dir)? else { return Ok(None) };
+        let Some(journal) = Journal::open_if_usable(&job_dir.journal())? else { return Ok(None) };
+        let Some(position) = journal.log_position()? else { return Ok(None) };
+        let run = journal.job()?.id;
+        let next = position.number + 1;
         let logs = JobLogs::new(objects.clone());
         let runs = logs.runs_begun().map_err(JournalError::from)?;
-        if !runs.is_last(&run) {
-            return Err(ClaimError::Superseded(job_dir.root().to_owned()));
+        let log = logs.latest(&runs).filter(|log| log.id() == run && runs.is_last(&run));
+        match log {
+            Some(log) if !log.has(next).map_err(JournalError::from)? => {
+                let _presence = Presence::show(objects.clone(), &run);
+                Ok(Some(Self { objects, log, next, _presence }))
+            }
+            _ => Err(ClaimError::Superseded(job_dir.root().to_owned())),
         }
-        Ok(Some(Self { objects, run }))
     }
 
-    /// Records that the results are published, and removes their copies.
+    /// Records that the results are published, and removes their copies. Does nothing if another leader, which may
+    /// read the copies, has continued the job meanwhile.
     ///
     /// # Errors
     /// If the store fails.
     pub fn publish(&self) -> Result<(), ClaimError> {
-        let saved = SavedResults::new(self.objects.clone(), &self.run);
+        if self.log.has(self.next).map_err(JournalError::from)? {
+            return Ok(());
+        }
+        let saved = SavedResults::new(self.objects.clone(), self.log.id());
         saved.remove().map_err(|source| {
             let name = saved.folder();
             JournalError::from(LogError::Unavailable { name, source }).into()

@@ -119,7 +119,7 @@ fn start_committer<N: JobOnNode>(
     led.map_err(failed)?;
     fail_point::pass("log-led");
     let run = journal.job().map_err(failed)?.id;
-    let presence = job.store.as_ref().and_then(|store| store.show_presence(&run));
+    let presence = job.store.as_mut().and_then(|store| store.show_presence(&run));
     let saved = job.store.as_ref().and_then(|store| store.saved_results(&run));
     let epoch = journal.log_position().map_err(failed)?.map_or(0, |position| position.number);
     let (committer, restored) =

@@ -3,6 +3,7 @@
 use super::claim_error::ClaimError;
 use super::folder_lock::{FolderLock, is_locked};
 use super::job_state::JobState;
+use super::presence::is_led;
 use crate::files::remove_tree;
 use crate::journal::{Journal, JournalError, LogSummary};
 use crate::model::JobStatus;
@@ -37,12 +38,22 @@ pub struct StoredJob {
     pub tenant: String,
     /// The job's output folder. `None` if the log does not say it.
     pub output: Option<PathBuf>,
+    /// The address in a store to which the results go. `None` if they stay in the output folder.
+    pub results: Option<String>,
 }
 
 impl StoredJob {
-    /// Whether a process works in the job's output folder.
+    /// Whether a process leads the job. If the job's results go to a store, this may take some seconds.
     pub fn is_running(&self) -> bool {
-        self.output.as_deref().is_some_and(is_locked)
+        match &self.results {
+            // If the store fails, the job may be running.
+            Some(_) => self.status.is_none() && self.is_led().unwrap_or(true),
+            None => self.output.as_deref().is_some_and(is_locked),
+        }
+    }
+
+    fn is_led(&self) -> io::Result<bool> {
+        is_led(&FolderStore::new(self.folder.clone()), &self.run.0, &mut || ())
     }
 
     /// Removes the job's logs. A leader of the job that is still alive can then no longer commit anything.
@@ -54,7 +65,13 @@ impl StoredJob {
     /// If the store fails.
     pub fn remove(&self) -> Result<bool, ClaimError> {
         let is_completed = self.status == Some(JobStatus::Completed);
+        if self.results.is_some()
+            && self.is_led().map_err(|e| ClaimError::io("read", &self.folder, e))?
+        {
+            return Ok(false);
+        }
         let _lock = match &self.output {
+            Some(_) if self.results.is_some() => None,
             Some(output) if output.is_dir() => {
                 let output = output.canonicalize().unwrap_or_else(|_| output.clone());
                 let lock = FolderLock::try_lock(&output);
@@ -130,6 +147,7 @@ fn read(name: &str, folder: &Path) -> Result<Option<StoredJob>, JournalError> {
         writer,
         mini_batches: (succeeded, ended.len() as u64 - succeeded),
         tenant: tenant.unwrap_or_default(),
+        results: state.as_ref().and_then(|state| state.results.clone()),
         output: state.map(|state| state.output),
     }))
 }

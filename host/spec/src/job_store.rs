@@ -29,13 +29,43 @@ pub(super) fn check(
         given.blame(report, message);
     }
     if Address::looks_like_one(text) {
-        return address(given, report).map(JobStorePlace::Address);
+        let address = address(given, report)?;
+        check_output_beside(&address, raw, report);
+        return Some(JobStorePlace::Address(address));
     }
     let folder = location.resolve(text);
     if folder.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
         given.blame(report, format!("{} is a file; name a folder", folder.display()));
     }
     Some(JobStorePlace::Folder(folder))
+}
+
+/// Checks that the results of a job whose job store is at an address go to a store, too, and not to the same place.
+fn check_output_beside(store: &Address, raw: &RawJob, report: &ErrorReport) {
+    let Some(given) = &raw.output else { return };
+    let text = given.value.trim();
+    if !Address::looks_like_one(text) {
+        let message = format!(
+            "found {text}, a folder of this machine; with a job_store in a store, the results must go to a store, \
+             too (e.g. s3://bucket/results)"
+        );
+        given.blame(report, message);
+        return;
+    }
+    let Ok(output) = text.parse::<Address>() else { return };
+    let folder = |address: &Address| format!("{}/", address.key.trim_end_matches('/'));
+    let (store_folder, output_folder) = (folder(store), folder(&output));
+    let contains =
+        store_folder.starts_with(&output_folder) || output_folder.starts_with(&store_folder);
+    let is_root = [store, &output].iter().any(|address| address.key.trim_matches('/').is_empty());
+    if store.place == output.place && (contains || is_root) {
+        let message = format!(
+            "found {output}, and job_store is {store}: one must not be in the other; name two folders, such as \
+             {place}/results and {place}/jobs",
+            place = store.place
+        );
+        given.blame(report, message);
+    }
 }
 
 fn address(given: &Located<String>, report: &ErrorReport) -> Option<Address> {

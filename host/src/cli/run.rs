@@ -216,7 +216,8 @@ impl BackendArguments {
 
 /// The message for a standby without a store.
 const NO_STORE: &str = "--standby: the job file has no job_store, so this machine cannot continue a job of \
-                        another one: set job_store to a folder that the machines share";
+                        another one: set job_store to a folder that the machines share, or to an address in \
+                        a store";
 
 pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let LoadedJob { spec, policy, sets, broker } = arguments.job.load(&arguments.counts)?;
@@ -390,11 +391,12 @@ fn upload_results(
     output: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), Problem> {
-    run::upload_results(spec, options, output, say).map_err(|error| {
-        Problem::failed(anyhow::anyhow!(
+    run::upload_results(spec, options, output, say).map_err(|error| match error {
+        PrepareError::JobDir(ClaimError::Superseded(_)) => Problem::failed(error),
+        _ => Problem::failed(anyhow::anyhow!(
             "{error}. The results are in {}; run the job again to write them to the store",
             output.display()
-        ))
+        )),
     })
 }
 

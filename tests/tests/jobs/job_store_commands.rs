@@ -183,5 +183,5 @@ fn a_standby_does_not_continue_a_cancelled_job() {
 #[test]
 fn a_standby_needs_a_job_store() {
     let ran = texts("run_only").run(&["--standby"]);
-    insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: --standby: the job file has no job_store, so this machine cannot continue a job of another one: set job_store to a folder that the machines share");
+    insta::assert_snapshot!(ran.exits_with(2).messages(), @"error: --standby: the job file has no job_store, so this machine cannot continue a job of another one: set job_store to a folder that the machines share, or to an address in a store");
 }

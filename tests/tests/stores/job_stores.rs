@@ -83,6 +83,21 @@ fn each_kind_of_output_survives_the_loss_of_machines() {
     });
 }
 
+/// If copies are missing, their mini-batches run again.
+#[test]
+fn lost_copies_cost_only_time() {
+    let moto = Server::moto();
+    let ran = run_on(job(&moto, "box").env(FAIL_POINT, "log-appended:4"), "first", &[]);
+    assert_eq!(ran.code, -9, "{ran}");
+    fs::remove_dir_all(ran.dir().join("first")).unwrap();
+    let copies: Vec<_> =
+        names(&moto, "box", "jobs/").into_iter().filter(|name| name.contains("/saved/")).collect();
+    moto.delete(&format!("/box/{}", copies[0]));
+    let ran = run_on(ran.into_job().env(FAIL_POINT, ""), "second", &[]);
+    ran.exits_with(0);
+    assert_complete(&moto, "box", true, &ran);
+}
+
 /// A result that is made at the job's end, from rows that are on another machine.
 #[test]
 fn a_table_is_made_again_from_copies_of_its_rows() {
@@ -169,5 +184,8 @@ fn a_store_that_cannot_be_used_is_refused() {
     };
     assert_snapshot!(refused("job_store=s3://none/jobs"), @"error: the job store failed: runs/snapshot: listing s3://none/jobs: it does not exist; check the address (404 Not Found, NoSuchBucket: The specified bucket does not exist); check the job store, then run the job again: it continues from its last record");
     assert_snapshot!(refused("job_store=https://example.org/jobs"), @"error: --set job_store: found https://example.org/jobs; a web server cannot keep a commit log: name a folder that the machines share, or an address that begins with s3://, az://, gs:// or datastore://");
+    assert_snapshot!(refused("output=s3://box"), @"error: --set output: found s3://box/, and job_store is s3://box/jobs: one must not be in the other; name two folders, such as s3://box/results and s3://box/jobs");
+    assert_snapshot!(refused("output=s3://box/jobs/test/"), @"error: --set output: found s3://box/jobs/test/, and job_store is s3://box/jobs: one must not be in the other; name two folders, such as s3://box/results and s3://box/jobs");
+    assert_snapshot!(refused("output=results"), @"error: --set output: found results, a folder of this machine; with a job_store in a store, the results must go to a store, too (e.g. s3://bucket/results)");
     assert_snapshot!(refused("job_store=s3://box/j*"), @"error: --set job_store: found s3://box/j*; expected a folder of a store, without wildcards");
 }

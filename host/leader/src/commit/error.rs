@@ -25,6 +25,12 @@ pub(crate) enum CommitError {
         path: PathBuf,
         source: io::Error,
     },
+    /// The results of a completed job cannot be made again.
+    #[error(
+        "the job is completed, but some of the copies of its results in {0} of the job store are missing: if its \
+         results are not where output says, run the job again with --overwrite"
+    )]
+    CopiesMissing(String),
     /// A file cannot be read. The message is the system's error, without additions.
     #[error("{source}")]
     Read { path: PathBuf, source: io::Error },

@@ -309,7 +309,8 @@ impl CommitState {
         if let (Some(saved), JobStatus::Completed) = (&self.target.saved, status) {
             let mut lifecycle = self.journal.files()?;
             lifecycle.retain(|entry| entry.mini_batch.is_none());
-            notes.extend(saved.save_published(&lifecycle, &self.journal, &self.target.output)?);
+            let published = (self.target.output.as_path(), self.target.on_conflict);
+            notes.extend(saved.save_published(&lifecycle, &self.journal, published)?);
         }
         self.journal.record_end(status, notes)?;
         self.fail_point("finished");

@@ -78,8 +78,7 @@ pub(super) fn recover(
     let items = read_items(&journal, target.ordered)?;
     let mut lost = lost_files::find(&target, &mut journal)?;
     if let Some(saved) = saved {
-        saved.restore(&target, &journal)?;
-        lost.clear();
+        lost = saved.restore(&target, &journal)?;
     }
     let mut files = FilesState::new(done_workers(&target, &journal)?);
     files::publish(&target, &journal, &mut files, &items)?;

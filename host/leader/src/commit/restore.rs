@@ -1,6 +1,6 @@
-//! Makes results again from the copies in the job's store, after another machine has led the job. What is missing
-//! here is noticed when the output is compared with the journal.
+//! Makes results again from the copies in the job's store, after another machine has led the job.
 
+use super::disk::sync_file_system_of;
 use super::error::CommitError;
 use super::header::HeaderColumns;
 use super::rows::HEADER_KEY;
@@ -9,11 +9,11 @@ use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::remove_tree;
 use crate::journal::{Committed, EntryOrder, Journal, JournalError};
-use crate::model::OnConflict;
+use crate::model::{JobStatus, MiniBatchId, OnConflict, WorkerId};
 use crate::opening::{at_its_path, folder_at_its_path};
 use rustix::fs::{Mode, OFlags};
 use sandmill_commit_log::LogError;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::FileExt;
@@ -23,8 +23,10 @@ use std::path::{Path, PathBuf};
 const COPY_BYTES: u64 = 1 << 20;
 
 /// Where the rows of a mini-batch belong.
+#[derive(Clone, Copy)]
 struct RowsPlace {
-    path: PathBuf,
+    /// The worker in whose part file they belong. `None` if they belong in the output file.
+    worker: Option<WorkerId>,
     offset: u64,
     length: u64,
 }
@@ -41,15 +43,20 @@ pub(super) fn clear(output: &Path) -> Result<(), CommitError> {
 
 impl SavedResults {
     /// Writes all rows and files that the journal refers to. The output folder and the part files must be empty.
+    /// Returns the mini-batches whose files are missing. Missing rows are noticed when the output is compared with
+    /// the journal.
     pub(super) fn restore(
         &self,
         target: &CommitTarget,
         journal: &Journal,
-    ) -> Result<(), CommitError> {
+    ) -> Result<HashSet<MiniBatchId>, CommitError> {
+        let entries = journal.files()?;
         let rows = places_of_rows(target, journal)?;
-        let files: HashMap<SavedFile, u64> =
-            journal.files()?.iter().map(|entry| (SavedFile::of(entry), entry.offset)).collect();
-        let mut restoring = Restoring { target, rows, files, open: None };
+        let files = entries.iter().map(|entry| (key(&entry.source, &entry.path), entry.offset));
+        let files = files.collect();
+        let (restored_rows, restored_files) = (HashSet::new(), HashSet::new());
+        let mut restoring =
+            Restoring { target, rows, files, restored_rows, restored_files, open: None };
         for (_, note) in journal.notes(SAVED_PREFIX)? {
             let note: SavedNote = serde_json::from_str(&note).map_err(CommitError::Unnoted)?;
             let mut bytes = BufReader::new(SavedBytes::new(self, note));
@@ -62,30 +69,48 @@ impl SavedResults {
             })?;
             fail_point::pass("group-restored");
         }
-        Ok(())
+        let mut missing = entries;
+        missing
+            .retain(|entry| !restoring.restored_files.contains(&key(&entry.source, &entry.path)));
+        let has_all = missing.is_empty() && restoring.restored_rows.len() == restoring.rows.len();
+        if !has_all && journal.finished()? == Some(JobStatus::Completed) {
+            return Err(CommitError::CopiesMissing(self.folder()));
+        }
+        sync_file_system_of(&target.output)?;
+        fail_point::pass("results-restored");
+        Ok(missing.into_iter().filter_map(|entry| entry.mini_batch).collect())
     }
+}
+
+/// What identifies a file among all files of a job.
+fn key(source: &str, path: &str) -> (String, String) {
+    (source.to_owned(), path.to_owned())
 }
 
 fn places_of_rows(
     target: &CommitTarget,
     journal: &Journal,
 ) -> Result<HashMap<u64, RowsPlace>, CommitError> {
-    let Some(name) = &target.output_file else { return Ok(HashMap::new()) };
+    if target.output_file.is_none() {
+        return Ok(HashMap::new());
+    }
     let header = journal
         .noted(HEADER_KEY)?
         .map(|note| HeaderColumns::from_note(note, target.is_plain))
         .transpose()?;
     let start = header.map_or(0, |top| top.bytes.len() as u64);
     let stay_in_parts = target.ordered || target.part_suffix.is_some();
-    let output = target.output.join(name);
     let mut places = HashMap::new();
     let visit = |Committed { entry, output_offset }: Committed| {
         let Some((worker, segment)) = entry.worker.zip(entry.end.rows()) else { return };
-        let (path, offset) = match stay_in_parts {
-            true => (target.worker_folders.part_file(worker), segment.offset),
-            false => (output.clone(), start + output_offset),
+        let length = segment.length;
+        let place = match stay_in_parts {
+            true => RowsPlace { worker: Some(worker), offset: segment.offset, length },
+            false => RowsPlace { worker: None, offset: start + output_offset, length },
         };
-        places.insert(entry.id.0, RowsPlace { path, offset, length: segment.length });
+        if length > 0 {
+            places.insert(entry.id.0, place);
+        }
     };
     journal.for_each(EntryOrder::Commit, visit)?;
     Ok(places)
@@ -102,8 +127,10 @@ struct Restoring<'a> {
     target: &'a CommitTarget,
     /// By the id of the mini-batch.
     rows: HashMap<u64, RowsPlace>,
-    /// The offsets of files.
-    files: HashMap<SavedFile, u64>,
+    /// The offsets of files, by their sources and paths.
+    files: HashMap<(String, String), u64>,
+    restored_rows: HashSet<u64>,
+    restored_files: HashSet<(String, String)>,
     /// The file that was written last.
     open: Option<(PathBuf, File)>,
 }
@@ -113,21 +140,41 @@ impl Restoring<'_> {
     fn restore_group(&mut self, bytes: &mut impl BufRead) -> Result<(), RestoreError> {
         let mut line = Vec::new();
         bytes.read_until(b'\n', &mut line).map_err(RestoreError::Store)?;
-        let Ok(index) = serde_json::from_slice::<SavedIndex>(&line) else { return Ok(()) };
+        let Ok(index) = serde_json::from_slice::<SavedIndex<SavedFile>>(&line) else {
+            return Ok(());
+        };
         for (id, length) in index.rows {
             let place = self.rows.get(&id).filter(|place| place.length == length);
-            let place = place.map(|place| (place.path.clone(), place.offset));
-            self.copy(bytes, length, place.as_ref())?;
+            let place = place.map(|place| (self.path_of_rows(place.worker), place.offset));
+            let is_whole = self.copy(bytes, length, place.as_ref())?;
+            if is_whole && place.is_some() {
+                self.restored_rows.insert(id);
+            }
         }
-        for saved in index.files {
-            let place = self.files.get(&saved).copied();
-            let place = place.map(|offset| (self.target.output.join(&saved.path), offset));
+        for SavedFile { source, path, length } in index.files {
+            let key = (source, path);
+            let place = self.files.get(&key).copied();
+            let place = place.map(|offset| (self.target.output.join(&key.1), offset));
             if let Some((path, _)) = &place {
                 self.begin_file(path).map_err(|e| failed(path, e))?;
             }
-            self.copy(bytes, saved.length, place.as_ref())?;
+            let is_whole = self.copy(bytes, length, place.as_ref())?;
+            if is_whole && place.is_some() {
+                self.restored_files.insert(key);
+            }
         }
         Ok(())
+    }
+
+    /// The file in which rows belong.
+    fn path_of_rows(&self, worker: Option<WorkerId>) -> PathBuf {
+        match worker {
+            Some(worker) => self.target.worker_folders.part_file(worker),
+            None => {
+                let name = self.target.output_file.as_deref().unwrap_or_default();
+                self.target.output.join(name)
+            }
+        }
     }
 
     /// Prepares a file of a guest. Unless files are appended, a later file replaces an earlier one.
@@ -143,13 +190,13 @@ impl Restoring<'_> {
         Ok(())
     }
 
-    /// Copies bytes to a place in a file, or skips them if they have no place.
+    /// Copies bytes to a place in a file, or skips them if they have no place. Returns whether there were as many.
     fn copy(
         &mut self,
         bytes: &mut impl Read,
         length: u64,
         place: Option<&(PathBuf, u64)>,
-    ) -> Result<(), RestoreError> {
+    ) -> Result<bool, RestoreError> {
         let mut buffer = Vec::new();
         let mut done = 0;
         while done < length {
@@ -163,10 +210,10 @@ impl Restoring<'_> {
             }
             done += some;
             if read < some {
-                return Ok(());
+                return Ok(false);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn write(&mut self, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {

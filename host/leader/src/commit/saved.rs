@@ -10,21 +10,25 @@ use super::error::CommitError;
 use super::worker_folders::WorkerFolders;
 use super::worker_parts::Parts;
 use crate::journal::{FileEntry, Journal, JournalChanges, JournalError};
-use crate::model::{Segment, WorkerId, random_name};
+use crate::model::{OnConflict, Segment, WorkerId, random_name};
 use crate::opening::regular_at_its_path;
 use sandmill_commit_log::{LogError, LogStore, create_own};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::panic::resume_unwind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 /// The prefix of the notes on saved groups. The number of the group's record follows.
 pub(super) const SAVED_PREFIX: &str = "store.saved.";
 
 /// The length of an object, in bytes.
 const OBJECT_BYTES: usize = 8 << 20;
+/// How many copies are removed at the same time.
+const PARALLEL_REMOVALS: usize = 8;
 /// How much is read of a file at once, in bytes.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -39,23 +43,31 @@ pub(crate) struct SavedResults {
 }
 
 /// What the bytes of a saved group are.
-#[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct SavedIndex {
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct SavedIndex<F> {
     /// For each mini-batch with rows: its id, and the length of its rows in bytes.
     pub(super) rows: Vec<(u64, u64)>,
     /// The files, in the order of the journal.
-    pub(super) files: Vec<SavedFile>,
+    pub(super) files: Vec<F>,
 }
 
 /// A file of a saved group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) struct SavedFile {
     /// As in [`FileEntry::source`].
     pub(super) source: String,
     /// As in [`FileEntry::path`].
     pub(super) path: String,
-    /// In bytes.
+    /// The length of the content in bytes.
     pub(super) length: u64,
+}
+
+/// The content of a file that is about to be saved.
+struct ContentToSave {
+    saved: SavedFile,
+    /// Where the content is now.
+    file: PathBuf,
+    offset: u64,
 }
 
 /// A note on a saved group.
@@ -99,15 +111,17 @@ impl SavedResults {
         if rows.is_empty() && changes.files.is_empty() {
             return Ok(None);
         }
-        let mut writer = SavedWriter::begin(self, journal, &rows, &changes.files)?;
+        let waiting = |entry: &FileEntry| {
+            let file = folders.folder_named(&entry.source).join(&entry.path);
+            ContentToSave { saved: SavedFile::of(entry), file, offset: 0 }
+        };
+        let files: Vec<_> = changes.files.iter().map(waiting).collect();
+        let mut writer = SavedWriter::begin(self, journal, &rows, &files)?;
         for (_, worker, segment) in &rows {
             let path = folders.part_file(*worker);
             writer.copy(parts.get(*worker)?, &path, segment.offset, segment.length)?;
         }
-        for entry in &changes.files {
-            let path = folders.folder_named(&entry.source).join(&entry.path);
-            writer.copy_file(&path, 0, entry.length)?;
-        }
+        files.iter().try_for_each(|file| writer.copy_file(file))?;
         writer.end().map(Some)
     }
 
@@ -117,15 +131,26 @@ impl SavedResults {
         &self,
         files: &[FileEntry],
         journal: &Journal,
-        output: &Path,
+        (output, on_conflict): (&Path, OnConflict),
     ) -> Result<Option<Note>, CommitError> {
         if files.is_empty() {
             return Ok(None);
         }
-        let mut writer = SavedWriter::begin(self, journal, &[], files)?;
-        for entry in files {
-            writer.copy_file(&output.join(&entry.path), entry.offset, entry.length)?;
-        }
+        let published = |entry: &FileEntry| {
+            let file = output.join(&entry.path);
+            let mut content =
+                ContentToSave { saved: SavedFile::of(entry), file, offset: entry.offset };
+            if on_conflict != OnConflict::Append {
+                // Another worker may have replaced the file that the entry is about.
+                let found = content.file.symlink_metadata();
+                let found = found.map_err(|e| CommitError::disk("read", &content.file, e))?;
+                content.saved.length = found.len();
+            }
+            Ok(content)
+        };
+        let files = files.iter().map(published).collect::<Result<Vec<_>, CommitError>>()?;
+        let mut writer = SavedWriter::begin(self, journal, &[], &files)?;
+        files.iter().try_for_each(|file| writer.copy_file(file))?;
         writer.end().map(Some)
     }
 
@@ -147,10 +172,18 @@ impl SavedResults {
         let marker = format!("{}/{REMOVED}", self.run);
         create_own(&*self.objects, &marker, b"").map_err(io::Error::other)?;
         let folder = self.folder();
-        for name in self.objects.list(&folder)? {
-            self.objects.remove(&format!("{folder}/{name}"))?;
-        }
-        Ok(())
+        let names = self.objects.list(&folder)?;
+        let share = names.len().div_ceil(PARALLEL_REMOVALS).max(1);
+        thread::scope(|scope| {
+            let remove = |names: &[String]| {
+                let mut names = names.iter();
+                names.try_for_each(|name| self.objects.remove(&format!("{folder}/{name}")))
+            };
+            let removing: Vec<_> =
+                names.chunks(share).map(|names| scope.spawn(move || remove(names))).collect();
+            let ended = removing.into_iter().map(|thread| thread.join());
+            ended.map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+        })
     }
 }
 
@@ -177,16 +210,14 @@ impl<'a> SavedWriter<'a> {
         saved: &'a SavedResults,
         journal: &Journal,
         rows: &[(u64, WorkerId, Segment)],
-        files: &[FileEntry],
+        files: &[ContentToSave],
     ) -> Result<Self, CommitError> {
         let number = journal.log_position()?.map_or(0, |position| position.number + 1);
         let name = format!("{number:020}-{}", random_name());
         let note = SavedNote { name, objects: 0 };
         let mut writer = Self { saved, number, note, buffer: Vec::new() };
-        let index = SavedIndex {
-            rows: rows.iter().map(|(id, _, segment)| (*id, segment.length)).collect(),
-            files: files.iter().map(SavedFile::of).collect(),
-        };
+        let rows = rows.iter().map(|(id, _, segment)| (*id, segment.length)).collect();
+        let index = SavedIndex { rows, files: files.iter().map(|file| &file.saved).collect() };
         let mut line = serde_json::to_vec(&index).map_err(CommitError::Unnoted)?;
         line.push(b'\n');
         saved.objects.make_folder(&saved.folder()).map_err(|source| {
@@ -209,10 +240,11 @@ impl<'a> SavedWriter<'a> {
         Ok(())
     }
 
-    fn copy_file(&mut self, path: &Path, offset: u64, length: u64) -> Result<(), CommitError> {
+    fn copy_file(&mut self, content: &ContentToSave) -> Result<(), CommitError> {
+        let ContentToSave { saved, file: path, offset } = content;
         let opened = regular_at_its_path(path);
         let (file, _) = opened.map_err(|e| CommitError::disk("read", path, e))?;
-        self.copy(&file, path, offset, length)
+        self.copy(&file, path, *offset, saved.length)
     }
 
     /// Copies a range of a file. `path` is for messages.
