@@ -25,6 +25,11 @@ pub(crate) fn this_machine() -> MachineSize {
     }
 }
 
+/// The name of this machine.
+pub(crate) fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 /// Reads and checks a job file for this machine. `overrides` are pairs of a key path and a YAML value, such
 /// as `("limits.memory", "512MB")`; later ones win.
 ///

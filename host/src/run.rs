@@ -1,17 +1,18 @@
 //! Runs a job: connects the leader (`engine`) to this machine (`node`), and to other ones through a broker
 //! (`nodes`).
 
-use crate::bus::{Broker, Bus};
+use crate::bus::{Broker, Bus, BusError};
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
     self, BeginRequest, ClaimError, JobFile, JobOnNode, LeaderOptions, LogStore, Make, NodeHandle,
-    PolicyUsed, RunToPublish, RunningNode, StartRequest, folder_objects,
+    PolicyUsed, RemoteWork, RunToPublish, RunningNode, StartRequest, folder_objects,
 };
 use crate::inference::NamedLibrary;
+use crate::load::host_name;
 use crate::model::{Address, JobDir, MiniBatchId, NodeId, WorkerId, random_name};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
-use crate::nodes::RemoteNodes;
+use crate::nodes::{Assignment, LeadAnnouncer, Leadership, RemoteNodes};
 use crate::protocol::node::{InspectReport, InspectRequest, PrepareRequest};
 use crate::protocol::{FromPlanner, NodeReport, NodeReports, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, JobStorePlace, OperatorPolicy};
@@ -104,6 +105,10 @@ pub struct Options {
     pub broker: Option<Broker>,
     /// How long a node on another machine may be silent. Then its mini-batches run elsewhere.
     pub node_timeout: Duration,
+    /// Whether an agent continues the job if this process is lost. For jobs with a `broker`.
+    pub takeover: bool,
+    /// Set if an agent started this process to lead the job.
+    pub(crate) assignment: Option<Assignment>,
     /// What the operator of this machine allows jobs to do; by default everything. The job file must be
     /// loaded [under the same policy](crate::load_under), so that defaults comply with it.
     pub policy: OperatorPolicy,
@@ -139,6 +144,8 @@ impl Options {
             datastores: Datastores::default(),
             broker: None,
             node_timeout: Self::NODE_TIMEOUT,
+            takeover: true,
+            assignment: None,
             policy,
             command: Vec::new(),
             notices: Vec::new(),
@@ -163,6 +170,17 @@ impl Options {
         Some(PolicyUsed { file: file.to_owned(), sha256: sha256.to_owned() })
     }
 
+    /// How this process presents itself to agents.
+    fn leadership(&self) -> Leadership {
+        let assignment = self.assignment.clone();
+        Leadership {
+            machine: assignment.as_ref().map_or_else(host_name, |by| by.machine.clone()),
+            agent: assignment.as_ref().map(|by| by.agent.clone()),
+            submission: assignment.and_then(|by| by.submission),
+            may_be_replaced: self.takeover,
+        }
+    }
+
     /// Returns the options that concern the leader.
     fn leader(&self, has_waited: bool) -> LeaderOptions {
         LeaderOptions {
@@ -170,6 +188,7 @@ impl Options {
             overwrite: self.overwrite,
             reuse: self.reuse,
             has_waited,
+            take_over: self.assignment.as_ref().and_then(|by| by.take_over.clone()),
             job_file: self.job_file.clone(),
             command: self.command.clone(),
             policy: self.policy_used(),
@@ -205,9 +224,10 @@ fn prepare_in_turn(
     options: &Options,
     say: &mut dyn FnMut(&str),
 ) -> Result<Prepared, PrepareError> {
-    let mut has_waited = false;
+    let take_over = options.assignment.as_ref().and_then(|by| by.take_over.as_deref());
+    let mut has_waited = take_over.is_some();
     loop {
-        has_waited |= engine::wait_for_turn(spec, &options.cancel, say)?;
+        has_waited |= engine::wait_for_turn(spec, take_over, &options.cancel, say)?;
         if let Some(reason) = options.cancel.reason() {
             return Err(PrepareError::Node(NodeError::Cancelled(reason)));
         }
@@ -248,6 +268,7 @@ fn prepare_now(
         options: options.node(),
         broker: options.broker.clone(),
         node_timeout: options.node_timeout,
+        leadership: options.leadership(),
     };
     engine::prepare(spec, &options.leader(has_waited), machine, say)
 }
@@ -258,6 +279,7 @@ struct MachineForJob {
     options: NodeOptions,
     broker: Option<Broker>,
     node_timeout: Duration,
+    leadership: Leadership,
 }
 
 impl NodeHandle for MachineForJob {
@@ -270,15 +292,31 @@ impl NodeHandle for MachineForJob {
         say: &mut dyn FnMut(&str),
     ) -> Result<(crate::protocol::node::NodeFindings, JobHere), NodeError> {
         // First of all, because this is quick.
-        let bus = self.broker.map(|broker| Bus::connect(&broker, "leader")).transpose();
-        let bus = bus.map_err(|error| NodeError::Broker(Box::new(error)))?;
+        let connect = |broker| {
+            Ok(Buses {
+                nodes: Bus::connect(&broker, "leader")?,
+                news: Bus::connect(&broker, "leader-news")?,
+                leadership: self.leadership,
+            })
+        };
+        let buses = self.broker.map(connect).transpose();
+        let buses = buses.map_err(|error: BusError| NodeError::Broker(Box::new(error)))?;
         let mut ask = ask.clone();
-        ask.begins &= bus.is_none();
+        ask.begins &= buses.is_none();
         let options = self.options.clone();
         let (prepared, job) = node::prepare(self.spec, self.options, &ask, say)?;
         let logs = JobDir::new(ask.job_dir).logs();
-        Ok((prepared, JobHere { job, options, bus, logs, node_timeout: self.node_timeout }))
+        Ok((prepared, JobHere { job, options, buses, logs, node_timeout: self.node_timeout }))
     }
+}
+
+/// The connections of a leader to other machines.
+#[derive(Debug)]
+struct Buses {
+    nodes: Bus,
+    /// For the news to all agents. They must not wait for large messages.
+    news: Bus,
+    leadership: Leadership,
 }
 
 /// The resources of this machine that a prepared job holds.
@@ -286,8 +324,8 @@ impl NodeHandle for MachineForJob {
 pub struct JobHere {
     job: NodeJob,
     options: NodeOptions,
-    /// The connection to other machines, which then run the workers.
-    bus: Option<Bus>,
+    /// The connections to other machines, which then run the workers.
+    buses: Option<Buses>,
     /// The log tree of the job directory.
     logs: PathBuf,
     node_timeout: Duration,
@@ -319,19 +357,23 @@ impl JobOnNode for JobHere {
 
     fn lease_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
         // If other machines run the workers, they use their own GPUs.
-        if self.bus.is_some() { Ok(Vec::new()) } else { self.job.lease_gpus(say) }
+        if self.buses.is_some() { Ok(Vec::new()) } else { self.job.lease_gpus(say) }
     }
 
     fn start(&mut self, request: &StartRequest) -> Result<RunningHere, NodeError> {
         let leader = random_name();
-        let remote = self.bus.take().zip(request.remote.clone());
+        let remote = self.buses.take().zip(request.remote.clone());
         if let Some((_, work)) = &remote {
             self.job.share(work.folder.clone(), NodeRole::Plans, &leader);
         }
-        let connect =
-            |(bus, work)| RemoteNodes::new(bus, work, leader, self.logs.clone(), self.node_timeout);
+        let connect = |(Buses { nodes, news, leadership }, work): (_, RemoteWork)| {
+            let patience = self.node_timeout;
+            let announcer = LeadAnnouncer::start(news, &work, leadership, patience);
+            let announcer = announcer.map_err(BusError::Thread)?;
+            RemoteNodes::new(nodes, announcer, work, leader, self.logs.clone(), patience)
+        };
         let remote = remote.map(connect).transpose();
-        let remote = remote.map_err(|error| NodeError::Broker(Box::new(error)))?;
+        let remote = remote.map_err(|error: BusError| NodeError::Broker(Box::new(error)))?;
         Ok(RunningHere { running: self.job.start(&request.plan)?, remote })
     }
 
@@ -469,6 +511,10 @@ impl RunningNode for RunningHere {
             Some(remote) => remote.flush(),
             None => self.running.flush(),
         }
+    }
+
+    fn is_cut_off(&self) -> bool {
+        self.remote.as_ref().is_some_and(RemoteNodes::is_cut_off)
     }
 
     fn close(&mut self) {

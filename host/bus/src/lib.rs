@@ -7,14 +7,20 @@
 //! - [`Link`] is a reliable connection between two processes. It does no I/O: it makes [`Frame`]s for the
 //!   owner to publish, and takes those that the owner received.
 //!
-//! - `messages` has what leaders and agents send each other. The link and the bus carry it as bytes.
+//! - `messages` has what leaders and agents send each other. The link and the bus carry it as bytes. `leading` has the
+//!   messages about who leads a job.
 
+mod leading;
 mod link;
 #[cfg(test)]
 mod link_simulation;
 mod messages;
 mod nats;
 
+pub use leading::{
+    JobToLead, LEADS, LeadNews, Leads, SUBMITS, Submission, SubmitAnswer, SubmitState, ToAgent,
+    to_submitter,
+};
 pub use link::{Chunk, Frame, Link, LinkError, MAX_MESSAGE};
 pub use messages::{
     BUS_PROTOCOL, FromNode, JobForNode, MessageError, OFFERS, Offer, Packet, ToNode,

@@ -65,6 +65,8 @@ pub enum FromNode {
         protocol: u32,
         /// The version of Sandmill.
         version: String,
+        /// The agent's id, if it may lead the job.
+        may_lead: Option<String>,
     },
     /// The agent has prepared the job.
     Prepared {

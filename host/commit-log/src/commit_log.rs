@@ -241,6 +241,16 @@ impl CommitLog {
         checked
     }
 
+    /// As [`check`](Self::check), but ignores errors of the store: the next append notices them.
+    ///
+    /// # Errors
+    /// [`LogError::Fenced`] if another process has appended a record. Then every further append fails.
+    pub fn watch(&mut self) -> Result<(), LogError> {
+        let Ok(Some(record)) = self.folder.read(self.next) else { return Ok(()) };
+        self.is_open = false;
+        Err(LogError::Fenced { number: self.next, by: record.writer })
+    }
+
     /// Makes every further append fail.
     pub fn close(&mut self) {
         self.is_open = false;

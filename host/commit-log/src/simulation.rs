@@ -355,6 +355,21 @@ fn a_damaged_log_can_be_superseded() {
     assert_eq!(latest(&logs).unwrap().id(), "b-1");
 }
 
+/// A leader that has nothing to append notices another one, but not that the store fails for a moment.
+#[test]
+fn a_leader_can_watch_its_log() {
+    let store = FaultyStore::with(Vec::new());
+    let mut first = log(&store, 0).without_pauses(writer(1));
+    first.append(b"a").unwrap();
+    store.0.lock().unwrap().faults = vec![Fault::Failed];
+    first.watch().unwrap();
+    first.watch().unwrap();
+    assert!(first.is_open());
+    log(&store, 1).without_pauses(writer(2)).append(b"b").unwrap();
+    assert!(matches!(first.watch(), Err(LogError::Fenced { number: 1, .. })));
+    assert!(!first.is_open());
+}
+
 /// The store refuses to make a record durable. Then the append fails, although the record may be in the log.
 #[test]
 fn a_record_that_is_not_durable_fails_the_append() {

@@ -215,9 +215,17 @@ pub enum ClaimError {
     },
     /// The job ended in another job directory, while this process waited to continue it.
     #[error(
-        "job '{name}' {} on the machine that this one waited for (its commit log is in {store}): to continue it here, \
-         run it without --standby",
-        if *status == JobStatus::Cancelled { "was cancelled" } else { "failed" }
+        "job '{name}' {} on the machine that this one waited for (its commit log is in {store}){}",
+        match status {
+            JobStatus::Completed => "was completed",
+            JobStatus::Cancelled => "was cancelled",
+            JobStatus::Failed => "failed",
+        },
+        if *status == JobStatus::Completed {
+            ""
+        } else {
+            ": to continue it here, run it without --standby"
+        }
     )]
     EndedElsewhere {
         /// The job.
@@ -234,6 +242,20 @@ pub enum ClaimError {
         name: String,
         /// The address of the results.
         output: String,
+    },
+    /// The run that this process was to take over is not the job's latest one.
+    #[error(
+        "run {run} of the job in {} is not taken over: it is not the latest run in {store}, because the job was \
+         started over or its log was removed",
+        dir.display()
+    )]
+    NotLatest {
+        /// The job directory.
+        dir: PathBuf,
+        /// The folder or address of the job in the store.
+        store: String,
+        /// The id of the run.
+        run: String,
     },
     /// The output folder of a job with a job store is in the job directory.
     #[error(

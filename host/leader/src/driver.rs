@@ -8,7 +8,7 @@ use super::commit::{
 use super::control::Control;
 use super::intake::PlanIntake;
 use super::job::PreparedJob;
-use super::job_store::{JobStore, undo};
+use super::job_store::{JobStore, successor_file, undo};
 use super::machine::{ConnectedJob, ConnectedOutcome, JobAction, JobMachine, JobMessage};
 use super::nodes::{BeginRequest, JobOnNode, RunningNode};
 use super::peak::peak_of_children;
@@ -61,6 +61,10 @@ pub fn run<N: JobOnNode + Send>(
 /// How often, at the job's end, the driver emits a notice that results are still being written.
 const STILL_WRITING_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How often a leader with a commit log looks whether another one leads the job. A leader with results to commit
+/// notices this without looking.
+const LEAD_CHECK_INTERVAL: Duration = Duration::from_secs(2);
+
 /// Before the driver pauses or declares a worker late, it reads pending messages, in at most this
 /// many rounds. Without a maximum, a worker that sends without end could fill round after round. An
 /// honest worker sends only a few messages in total.
@@ -106,6 +110,8 @@ struct Driver<'a, R> {
     /// See [`Started::presence`].
     presence: Option<Presence>,
     result: Option<JobResult>,
+    /// When to look whether another process leads the job. `None` if other machines do not know the job.
+    lead_check: Option<Duration>,
 }
 
 impl<'a, R: RunningNode> Driver<'a, R> {
@@ -147,6 +153,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             store: job.store,
             parent: job.parent,
             worker_dir,
+            lead_check: job.remote.is_some().then_some(LEAD_CHECK_INTERVAL),
             is_shared: job.remote.is_some(),
             intake,
             patience,
@@ -192,6 +199,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         loop {
             self.wait().await;
             self.receive_from_workers().await;
+            self.check_lead();
             if self.is_late() {
                 self.on_deadline().await;
             }
@@ -232,6 +240,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     async fn wait(&mut self) {
         let deadline = self.connected_job.next_deadline().unwrap_or(Duration::from_secs(3600));
+        let deadline = deadline.min(self.lead_check.unwrap_or(Duration::MAX));
         let wants_plan = self.connected_job.job().wants_plan() && !self.intake.is_full();
         tokio::select! {
             biased;
@@ -244,6 +253,17 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
             reported = self.connected_job.node.next(wants_plan) => self.receive(reported),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
+        }
+    }
+
+    /// Looks at intervals whether another process leads the job.
+    fn check_lead(&mut self) {
+        let now = self.start.elapsed();
+        if self.lead_check.is_some_and(|at| now >= at) {
+            self.lead_check = Some(now + LEAD_CHECK_INTERVAL);
+            let is_cut_off = self.connected_job.node.is_cut_off();
+            let successor = is_cut_off.then(|| successor_file(&self.worker_dir));
+            self.committer.submit(CommitRequest::CheckLead { successor });
         }
     }
 
@@ -379,6 +399,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.send(match reply {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
             Some(CommitReply::Rejected { id, failure }) => JobMessage::Rejected(id, failure),
+            Some(CommitReply::Fatal(error)) if error.is_replacement() => {
+                JobMessage::Replaced(error.to_string())
+            }
             Some(CommitReply::Fatal(error)) => JobMessage::CommitFailed(error.to_string()),
             // `Reclaimable` is handled above. The committer sends the other two only after `end_job`.
             Some(
@@ -411,7 +434,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.connected_job.node.close();
         if let Err(error) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
-            result.ended_by.get_or_insert(EndedBy::Commit);
+            let is_replaced = error.is_replacement();
+            let by = if is_replaced { EndedBy::Replaced } else { EndedBy::Commit };
+            result.ended_by.get_or_insert(by);
             result.reason = error.to_string();
         }
         fail_point::pass("end-committed");

@@ -45,6 +45,8 @@ pub(super) struct JobStore {
     has_waited: bool,
     /// Shows that this process is about to continue the latest run.
     presence: Option<Presence>,
+    /// As in [`LeaderOptions::take_over`].
+    take_over: Option<String>,
 }
 
 impl JobStore {
@@ -103,6 +105,7 @@ impl JobStore {
             reuse: options.reuse && spec.settings.allow_reuse,
             has_waited: options.has_waited,
             presence: None,
+            take_over: options.take_over.clone(),
         })
     }
 
@@ -165,9 +168,11 @@ impl JobStore {
     ) -> Result<Option<CommitLog>, ClaimError> {
         let local = LocalRun::read(held.job_dir())?;
         let Some(run) = self.logs.latest(&self.runs) else {
+            self.check_take_over(None, held)?;
             return self.without_log(held, local.as_ref()).map(|()| None);
         };
         let summary = LogSummary::read(&run)?;
+        self.check_take_over(Some(run.id()).filter(|_| !summary.is_superseded), held)?;
         let is_local = local.as_ref().is_some_and(|local| local.id == run.id());
         // The log of a local run in the list has ended, if it is not the latest one.
         let is_obsolete =
@@ -193,6 +198,18 @@ impl JobStore {
             });
         }
         self.continue_run(&run, summary, is_local, held, say).map(Some)
+    }
+
+    /// Checks that the run to be taken over is the latest one.
+    fn check_take_over(&self, latest: Option<&str>, held: &JobDirLock) -> Result<(), ClaimError> {
+        match &self.take_over {
+            Some(asked) if latest != Some(asked) => Err(ClaimError::NotLatest {
+                dir: held.root(),
+                store: self.place.clone(),
+                run: asked.clone(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Checks a job directory whose job has no log in the store.
@@ -226,10 +243,14 @@ impl JobStore {
         }
         let can_reuse = is_own || self.can_reuse(run, &state)?;
         let store = || self.place.clone();
+        let takes_over = self.take_over.is_some();
         match summary.status {
             Some(status @ (JobStatus::Failed | JobStatus::Cancelled))
-                if self.has_waited && !is_own =>
+                if takes_over || (self.has_waited && !is_own) =>
             {
+                return Err(ClaimError::EndedElsewhere { name: name(), status, store: store() });
+            }
+            Some(status @ JobStatus::Completed) if takes_over && !can_reuse => {
                 return Err(ClaimError::EndedElsewhere { name: name(), status, store: store() });
             }
             Some(JobStatus::Completed) if !can_reuse => {
@@ -381,6 +402,11 @@ pub fn worker_dir(folder: &Path, run: &str) -> JobDir {
 /// If the folder's path cannot be resolved.
 pub fn folder_objects(store: &Path, job: &str) -> Result<Arc<dyn LogStore>, ClaimError> {
     Ok(Arc::new(FolderStore::new(resolve(store)?.join(job))))
+}
+
+/// The file in which a process writes at intervals that waits to lead the job. `worker_dir`: as [`worker_dir`] returns it.
+pub(super) fn successor_file(worker_dir: &JobDir) -> PathBuf {
+    worker_dir.root().join("successor")
 }
 
 /// Reverts the claim of a job that never began, and ends its log.

@@ -183,6 +183,10 @@ pub trait RunningNode: OrderTarget {
     /// Sends the queued messages to workers.
     fn flush(&mut self);
 
+    /// Whether the leader has not been able to reach nodes on other machines for some seconds, although they may be
+    /// fine.
+    fn is_cut_off(&self) -> bool;
+
     /// Ends the job: no further process is started for it.
     fn close(&mut self);
 

@@ -22,6 +22,9 @@ pub struct LeaderOptions {
     /// Whether this process waited while another one ran the job. Then it continues the job only if that
     /// process was lost.
     pub has_waited: bool,
+    /// The id of the run that this process takes over, because its leader is lost. The job is continued only if this
+    /// is its latest run, and if the run has not ended.
+    pub take_over: Option<String>,
     /// Whether the workers run on other machines. The job must have a store and a job file.
     pub remote_workers: bool,
     /// Notices for the user, one line each, in addition to those of the job and the node.

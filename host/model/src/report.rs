@@ -426,6 +426,8 @@ pub enum EndedBy {
     Plan,
     /// Results cannot be written.
     Commit,
+    /// Another process leads the job.
+    Replaced,
     /// Worker processes cannot be started.
     Spawn,
     /// A user cancelled the job.

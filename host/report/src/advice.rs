@@ -127,6 +127,7 @@ fn end_advice(ended_by: EndedBy, is_kept: bool, paths: &ReportPaths) -> String {
         EndedBy::JobTime => format!("to resume, for as long again: {}", resume("")),
         EndedBy::Plan => "run sandmill plan to check the inputs".to_owned(),
         EndedBy::Commit => format!("check the disk, then resume: {}", resume("")),
+        EndedBy::Replaced => "nothing: the other process continues the job".to_owned(),
         EndedBy::Spawn => format!(
             "the machine may be short of memory or of processes; to resume with fewer workers: {}",
             resume("process_count_per_node=N")
@@ -142,6 +143,7 @@ pub(super) fn leader_gave_up(ended_by: Option<EndedBy>) -> bool {
         Some(
             EndedBy::Plan
                 | EndedBy::Commit
+                | EndedBy::Replaced
                 | EndedBy::Spawn
                 | EndedBy::FirstTaskTimeout
                 | EndedBy::ProgressTimeout

@@ -231,6 +231,7 @@ fn every_end_has_advice() {
         EndedBy::ProgressTimeout,
         EndedBy::Plan,
         EndedBy::Commit,
+        EndedBy::Replaced,
         EndedBy::Spawn,
         EndedBy::Cancelled,
         EndedBy::MiniBatchLimit,
@@ -253,6 +254,7 @@ fn every_end_has_advice() {
     progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
     plan: run sandmill plan to check the inputs
     commit: check the disk, then resume: sandmill resume jobs/a
+    replaced: nothing: the other process continues the job
     spawn: the machine may be short of memory or of processes; to resume with fewer workers: sandmill resume jobs/a --set process_count_per_node=N
     cancelled: to resume: sandmill resume jobs/a
     mini_batch_limit: make mini_batch_size larger, so that there are fewer mini-batches; sandmill plan counts them; if you change the entry script or mini_batch_size for that, run the job again with --overwrite

@@ -45,6 +45,13 @@ impl NodeTimeoutArgument {
     }
 }
 
+impl From<Broker> for BrokerArgument {
+    fn from(broker: Broker) -> Self {
+        let Broker { url, credentials, root_certificate } = broker;
+        Self { broker: Some(url), broker_credentials: credentials, broker_ca: root_certificate }
+    }
+}
+
 impl BrokerArgument {
     /// The broker; `None` if there is none.
     pub(super) fn find(&self) -> Option<Broker> {

@@ -2,6 +2,7 @@
 
 use crate::model::Feature;
 use crate::node::trial;
+use crate::nodes::LEAD_COMMAND;
 use crate::{compile, inference, plan, sandbox, store, typed_output, worker};
 use std::ffi::OsStr;
 use std::io;
@@ -20,6 +21,7 @@ pub(super) fn serve() -> Option<ExitCode> {
     match command.to_str()? {
         WORKER_COMMAND => Some(worker::serve().unwrap_or_else(serve_plan)),
         PLAN_COMMAND => Some(serve_plan()),
+        LEAD_COMMAND => Some(super::lead::serve()),
         #[cfg(feature = "stores")]
         store::FETCH_COMMAND => Some(exit_code("the process that fetches", store::serve())),
         plan::SHUFFLE_COMMAND => {

@@ -15,6 +15,7 @@ mod child;
 mod clean;
 mod config;
 mod datastores;
+mod detach;
 mod doctor;
 mod doctor_checks;
 mod error;
@@ -27,6 +28,7 @@ mod job_store_place;
 mod jobs;
 mod jobs_found;
 mod kit;
+mod lead;
 mod limit;
 mod logging;
 mod map;
@@ -84,8 +86,10 @@ enum Command {
     Resume(resume::ResumeArguments),
     /// Runs workers of jobs of other machines, until a signal ends it.
     ///
-    /// Machines find each other through a broker, a NATS server. On SIGTERM or Ctrl-C, workers finish what they
-    /// run, the rest is given back, and the exit code is 41. A second signal ends the workers at once.
+    /// Machines find each other through a broker, a NATS server. It also leads jobs that users submit with
+    /// `run --detach`, and jobs whose leader is lost. On SIGTERM or Ctrl-C, workers finish what they run, the rest
+    /// is given back, other machines continue the jobs that this one leads, and the exit code is 41. A second signal
+    /// ends the workers at once.
     Node(node::NodeArguments),
     /// Summarizes a job, shows its mini-batches, and runs nothing.
     Plan(plan::PlanArguments),
@@ -219,6 +223,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Run(arguments) if arguments.dry_run => {
             plan::plan(&plan::PlanArguments::dry_run(&arguments), logging)
         }
+        Command::Run(arguments) if arguments.detach => detach::detach(&arguments, logging),
         Command::Run(arguments) => run::run(&arguments, logging),
         Command::Resume(arguments) => resume::resume(&arguments, logging),
         Command::Node(arguments) => node::node(&arguments),

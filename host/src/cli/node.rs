@@ -6,12 +6,12 @@ use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
-use super::run::{BackendArguments, this_program};
+use super::run::{BackendArguments, current_dir, this_program};
 use super::{say, signals};
 use crate::cancel::Cancel;
 use crate::engine::JobFile;
-use crate::load::this_machine;
-use crate::nodes::{AgentOptions, run_agent};
+use crate::load::{host_name, this_machine};
+use crate::nodes::{AgentOptions, LeadingOptions, run_agent};
 use crate::run::Options;
 use crate::spec::{self, LoadContext, MachineSize, OperatorPolicy};
 use std::num::NonZeroUsize;
@@ -35,6 +35,15 @@ pub(super) struct NodeArguments {
     /// How many seconds workers continue without a word from the leader of their job.
     #[arg(long, value_name = "SECONDS", default_value = "600")]
     leader_timeout: u32,
+    /// Leads no jobs: neither those that users submit with `run --detach`, nor those whose leader is lost.
+    #[arg(long, conflicts_with_all = ["max_led", "jobs_root"])]
+    no_lead: bool,
+    /// The most jobs that the machine leads at the same time.
+    #[arg(long, value_name = "N", default_value = "16")]
+    max_led: NonZeroUsize,
+    /// The folder for the directories of jobs that the machine leads [default: as for `run`].
+    #[arg(long, value_name = "DIR")]
+    jobs_root: Option<PathBuf>,
     /// The folder for compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -44,6 +53,27 @@ pub(super) struct NodeArguments {
     policy: PolicyArgument,
     #[command(flatten)]
     datastores: DatastoresArgument,
+}
+
+impl NodeArguments {
+    /// How the agent leads jobs. `None` if it leads none.
+    fn leading(&self, config: &Config) -> Result<Option<LeadingOptions>, Problem> {
+        if self.no_lead {
+            return Ok(None);
+        }
+        let here = current_dir()?;
+        let root = here.join(self.jobs_root.clone().unwrap_or_else(|| config.jobs_root()));
+        let files = [
+            ("--policy", self.policy.which()),
+            ("--datastores", self.datastores.which()),
+            ("--cache-dir", self.cache_dir.clone()),
+            ("--onnxruntime", self.backends.given()),
+        ];
+        let files = files.into_iter().filter_map(|(option, path)| Some((option, path?)));
+        let words = files.map(|(option, path)| format!("{option}={}", here.join(path).display()));
+        let words = words.collect();
+        Ok(Some(LeadingOptions { max_jobs: self.max_led.get(), root, words }))
+    }
 }
 
 /// Runs workers of jobs that leaders on other machines offer, until a signal ends the agent.
@@ -65,6 +95,8 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
         node: options.node(),
         max_jobs: arguments.max_jobs.get(),
         leader_patience: Duration::from_secs(u64::from(arguments.leader_timeout.max(1))),
+        leading: arguments.leading(&config)?,
+        may_lead: None,
         say: Arc::new(|line: &str| say(line)),
     };
     let stop = cancel.clone();
@@ -86,8 +118,4 @@ fn load(job_file: &JobFile, policy: &OperatorPolicy) -> Result<spec::JobSpec, St
     let context = LoadContext { policy, registrations: &names, machine: &machine };
     let loaded = spec::load(&job_file.path, &job_file.overrides, context);
     loaded.map_err(|errors| errors.to_string().replace('\n', "; "))
-}
-
-fn host_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

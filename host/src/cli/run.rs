@@ -20,6 +20,7 @@ use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::{NodeError, PythonError};
+use crate::nodes::Assignment;
 use crate::report::{
     self, ParentFolder, ReportBudget, ReportPaths, Reporter, Reporters, Resume, StatusDisplay,
     Unit, log_tree, reused_text,
@@ -35,7 +36,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct JobArguments {
     /// The job file.
     #[arg(value_name = "JOB.yaml")]
-    job: PathBuf,
+    pub(super) job: PathBuf,
     /// Sets KEY of the job file to VALUE, written as in the file; may be given many times.
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<KeyAndValue>,
@@ -47,7 +48,7 @@ pub(super) struct JobArguments {
     #[command(flatten)]
     pub(super) datastores: DatastoresArgument,
     #[command(flatten)]
-    broker: BrokerArgument,
+    pub(super) broker: BrokerArgument,
 }
 
 /// A key of the job file and its value.
@@ -171,13 +172,21 @@ pub(super) struct RunArguments {
     #[arg(long, conflicts_with_all = ["overwrite", "no_reuse"])]
     standby: bool,
     #[command(flatten)]
-    nodes: NodeTimeoutArgument,
+    pub(super) nodes: NodeTimeoutArgument,
+    /// With a broker: submits the job to an agent, which leads it, and ends when the agent has begun.
+    #[arg(long, conflicts_with_all = [
+        "standby", "no_takeover", "job_dir", "dry_run", "datastores", "cache_dir", "onnxruntime", "events", "json", "on_end",
+    ])]
+    pub(super) detach: bool,
+    /// With a broker: no agent continues the job if this process is lost.
+    #[arg(long)]
+    no_takeover: bool,
     /// Shows what would be run, as `plan` does, and runs nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Fails if the job is already finished, instead of reusing its result.
     #[arg(long)]
-    no_reuse: bool,
+    pub(super) no_reuse: bool,
     /// The folder for compiled entry scripts [default: $SANDMILL_CACHE_DIR, else cache_dir of the user's
     /// config file, else sandmill in the user's cache folder].
     #[arg(long, value_name = "DIR")]
@@ -200,6 +209,11 @@ pub(super) struct BackendArguments {
 }
 
 impl BackendArguments {
+    /// The path that the command line names.
+    pub(super) fn given(&self) -> Option<PathBuf> {
+        self.onnxruntime.clone()
+    }
+
     /// The path of ONNX Runtime, as given or as found. Under a policy, Sandmill does not search for it: the
     /// environment must not choose the code that the host loads for another user's job.
     pub(super) fn onnxruntime(
@@ -220,6 +234,15 @@ const NO_STORE: &str = "--standby: the job file has no job_store, so this machin
                         a store";
 
 pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
+    run_assigned(arguments, logging, None)
+}
+
+/// As [`run`]. If an agent started this process, with a command line and an assignment.
+pub(super) fn run_assigned(
+    arguments: &RunArguments,
+    logging: &LoggingArguments,
+    assigned: Option<(Vec<String>, Assignment)>,
+) -> Result<Exit, Problem> {
     let LoadedJob { spec, policy, sets, broker } = arguments.job.load(&arguments.counts)?;
     if arguments.standby && spec.job_store.is_none() {
         return Err(Problem::usage(anyhow::Error::msg(NO_STORE)));
@@ -237,6 +260,11 @@ pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Resul
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
     options.standby = arguments.standby;
+    options.takeover = !arguments.no_takeover;
+    if let Some((command, assignment)) = assigned {
+        options.command = command;
+        options.assignment = Some(assignment);
+    }
     options.notices.extend(arguments.counts.first_try_notice(&spec));
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
@@ -244,7 +272,7 @@ pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Resul
     prepare_and_run(spec, options, logging, &arguments.followers)
 }
 
-fn current_dir() -> Result<PathBuf, Problem> {
+pub(super) fn current_dir() -> Result<PathBuf, Problem> {
     std::env::current_dir().context("the current folder cannot be found").map_err(Problem::usage)
 }
 
@@ -262,7 +290,9 @@ pub(super) fn prepare_and_run(
         }
     };
     let shown_from = current_dir()?;
-    options.command = std::env::args_os().map(|word| word.to_string_lossy().into()).collect();
+    if options.command.is_empty() {
+        options.command = std::env::args_os().map(|word| word.to_string_lossy().into()).collect();
+    }
     if !options.overwrite {
         options.notices.extend(other_policy(&options));
     }
@@ -293,8 +323,14 @@ pub(super) fn prepare_and_run(
             metrics_name_prefix: spec.settings.metrics_name_prefix.clone(),
             reports: ReportBudget::new(spec.job_limits.reports),
         };
-    let target = signals::watch(options.cancel.clone());
-    let target = target.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
+    let target = match options.assignment {
+        None => signals::watch(options.cancel.clone()).map(Some),
+        // The agent decides when this process ends. A signal that a service manager sends to all processes of the
+        // agent must not cancel the job.
+        Some(_) => signals::on_each(|_, _| {}).map(|()| None),
+    };
+    let target = target.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}")));
+    let target = target.ok().flatten();
     let named = spec.clone();
     let write_results = |output: &Path, exit: Exit| match exit {
         Exit::Completed => {
@@ -403,9 +439,11 @@ fn upload_results(
 /// The exit code of a standby whose job has ended elsewhere.
 fn ended_elsewhere(error: &PrepareError) -> Option<Exit> {
     match error {
-        PrepareError::JobDir(ClaimError::EndedElsewhere { status, .. }) => {
-            Some(if *status == JobStatus::Cancelled { Exit::Cancelled } else { Exit::Failed })
-        }
+        PrepareError::JobDir(ClaimError::EndedElsewhere { status, .. }) => Some(match status {
+            JobStatus::Completed => Exit::Completed,
+            JobStatus::Failed => Exit::Failed,
+            JobStatus::Cancelled => Exit::Cancelled,
+        }),
         PrepareError::JobDir(ClaimError::CompletedElsewhere { .. }) => Some(Exit::Completed),
         _ => None,
     }
@@ -469,7 +507,7 @@ fn unit(kind: &InputKind) -> Unit {
 }
 
 /// The path of the results: the output file, or the output folder if the job writes no output file.
-fn output_path(spec: &JobSpec, folder: &Path) -> PathBuf {
+pub(super) fn output_path(spec: &JobSpec, folder: &Path) -> PathBuf {
     match spec.worker.output_action {
         OutputAction::AppendRow => folder.join(&spec.append_row_file_name),
         OutputAction::SummaryOnly => folder.to_owned(),

@@ -3,6 +3,7 @@
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::job_part::{PartEnd, take_part};
+use super::leading::Leading;
 use crate::bus::{BUS_PROTOCOL, Bus, OFFERS, Offer, decode_message};
 use crate::cancel::Cancel;
 use crate::model::{is_random_name, printable};
@@ -13,6 +14,8 @@ use tokio::sync::watch;
 
 /// How often the agent looks whether a part has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// The same, while a part ends so that another leader can be followed.
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(20);
 /// After a leader refused this agent, or the agent declined the job, the agent ignores the leader for this time.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(30);
 /// The most refusals that the agent remembers.
@@ -25,6 +28,8 @@ struct Part {
     epoch: u64,
     wish: watch::Sender<Wish>,
     thread: JoinHandle<Result<PartEnd, AgentError>>,
+    /// The offer of a later leader, which is considered when the part has ended.
+    next: Option<Offer>,
 }
 
 /// Takes part in jobs until `cancel` is requested. Then what runs is finished, and the rest is given back.
@@ -32,7 +37,7 @@ struct Part {
 /// # Errors
 /// If the broker cannot be reached at the start.
 pub(crate) fn run_agent(
-    options: AgentOptions,
+    mut options: AgentOptions,
     load: LoadJob,
     cancel: &Cancel,
 ) -> Result<(), AgentError> {
@@ -40,9 +45,17 @@ pub(crate) fn run_agent(
     bus.subscribe(OFFERS.to_owned())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Thread)?;
+    let leading = options.leading.clone();
+    let leading = leading.map(|limits| Leading::new(options.clone(), limits, &bus)).transpose();
+    let leading = leading.unwrap_or_else(|error| {
+        (options.say)(&format!("warning: this machine leads no jobs: {error}"));
+        None
+    });
+    options.may_lead = leading.as_ref().map(|leading| leading.id().to_owned());
     (options.say)(&format!("{} waits for jobs", options.name));
     let agent = Agent {
         bus,
+        leading,
         options,
         load,
         parts: BTreeMap::new(),
@@ -55,6 +68,8 @@ pub(crate) fn run_agent(
 
 struct Agent {
     bus: Bus,
+    /// `None` if the agent leads no jobs.
+    leading: Option<Leading>,
     options: AgentOptions,
     load: LoadJob,
     /// By the id of the run.
@@ -70,25 +85,38 @@ impl Agent {
         let mut stop = cancel.watch();
         let mut is_stopping = false;
         loop {
-            self.reap();
-            if is_stopping && self.parts.is_empty() {
-                return;
+            self.reap(is_stopping);
+            let has_ended = is_stopping && self.parts.is_empty();
+            match &mut self.leading {
+                Some(leading) if has_ended => return leading.hand_over(&self.bus),
+                None if has_ended => return,
+                Some(leading) => leading.keep_up(&self.bus),
+                None => {}
             }
+            let follows = self.parts.values().any(|part| part.next.is_some());
+            let pause = if follows { FOLLOW_INTERVAL } else { LOOK_INTERVAL };
             tokio::select! {
                 biased;
                 Ok(()) = stop.changed() => {
                     let request = stop.borrow_and_update().clone();
                     if let Some(request) = request {
                         is_stopping = true;
+                        if let Some(leading) = &mut self.leading {
+                            leading.begin_to_end();
+                        }
                         self.stop_all(if request.at_once { Wish::Quit } else { Wish::Drain });
                     }
                 }
                 message = self.bus.next() => {
+                    let leading = self.leading.as_mut();
+                    if leading.is_some_and(|leading| leading.receive(&message, &self.bus)) {
+                        continue;
+                    }
                     if let (false, Ok(offer)) = (is_stopping, decode_message(&message.payload)) {
                         self.consider(offer);
                     }
                 }
-                () = tokio::time::sleep(LOOK_INTERVAL) => {}
+                () = tokio::time::sleep(pause) => {}
             }
         }
     }
@@ -116,13 +144,14 @@ impl Agent {
             return;
         }
         let job = printable(&offer.job).into_owned();
-        if let Some(part) = self.parts.get(&offer.run) {
+        if let Some(part) = self.parts.get_mut(&offer.run) {
             // If sending fails, the part has ended.
             let _ = if part.leader == offer.leader {
                 part.wish.send(Wish::Renew)
             } else if offer.epoch > part.epoch {
                 // The other leader knows nothing of the attempts that run here.
-                part.wish.send(Wish::Quit)
+                part.next = Some(offer);
+                part.wish.send(Wish::Follow)
             } else {
                 Ok(())
             };
@@ -150,7 +179,7 @@ impl Agent {
         let thread = thread::Builder::new().name("part".to_owned());
         match thread.spawn(move || take_part(&offer, &options, load, wishes)) {
             Ok(thread) => {
-                self.parts.insert(run, Part { job, leader, epoch, wish, thread });
+                self.parts.insert(run, Part { job, leader, epoch, wish, thread, next: None });
             }
             Err(error) => self.say(&AgentError::Thread(error).to_string()),
         }
@@ -173,18 +202,20 @@ impl Agent {
         }
     }
 
-    /// Notes the parts that have ended.
-    fn reap(&mut self) {
+    /// Notes the parts that have ended. If the agent does not end, it then considers offers that came meanwhile.
+    fn reap(&mut self, is_stopping: bool) {
         let is_over = |(_, part): &(&String, &Part)| part.thread.is_finished();
         let over: Vec<String> =
             self.parts.iter().filter(is_over).map(|(run, _)| run.clone()).collect();
         for run in over {
-            let Some(Part { job, leader, thread, .. }) = self.parts.remove(&run) else { continue };
+            let Some(part) = self.parts.remove(&run) else { continue };
+            let Part { job, leader, thread, next, .. } = part;
             let text = match thread.join() {
                 Ok(Ok(PartEnd::Over)) => format!("the job {job} is over"),
                 Ok(Ok(PartEnd::Stopped | PartEnd::Renewed)) => {
                     format!("takes no part in the job {job} any longer")
                 }
+                Ok(Ok(PartEnd::Followed)) => format!("the job {job} has another leader"),
                 Ok(Ok(PartEnd::GivenUp)) => {
                     format!("the leader of the job {job} gave up this machine")
                 }
@@ -207,6 +238,9 @@ impl Agent {
                 }
             };
             self.say(&text);
+            if let Some(offer) = next.filter(|_| !is_stopping) {
+                self.consider(offer);
+            }
         }
     }
 }

@@ -4,6 +4,7 @@ use crate::bus::Broker;
 use crate::engine::JobFile;
 use crate::node::NodeOptions;
 use crate::spec::JobSpec;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +23,23 @@ pub(crate) struct AgentOptions {
     pub(crate) max_jobs: usize,
     /// How long workers may run without a leader.
     pub(crate) leader_patience: Duration,
+    /// How the agent leads jobs. `None` if it leads none.
+    pub(crate) leading: Option<LeadingOptions>,
+    /// The agent's id, if leaders may name it as their successor.
+    pub(crate) may_lead: Option<String>,
     /// Receives lines for the operator.
     pub(crate) say: Arc<dyn Fn(&str) + Send + Sync>,
+}
+
+/// How an agent leads jobs.
+#[derive(Clone, Debug)]
+pub(crate) struct LeadingOptions {
+    /// The most jobs at the same time.
+    pub(crate) max_jobs: usize,
+    /// The folder of the job directories.
+    pub(crate) root: PathBuf,
+    /// Options of `sandmill run` that concern this machine.
+    pub(crate) words: Vec<String>,
 }
 
 /// What the agent wants of its part in a job.
@@ -37,4 +53,6 @@ pub(super) enum Wish {
     Drain,
     /// To end at once.
     Quit,
+    /// To end at once, because another leader leads the job.
+    Follow,
 }

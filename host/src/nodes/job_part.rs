@@ -41,8 +41,10 @@ pub(super) enum PartEnd {
     GivenUp,
     /// The leader was silent for too long.
     LeaderLost,
-    /// The agent was asked to end, or another leader leads the job.
+    /// The agent was asked to end.
     Stopped,
+    /// Another leader leads the job.
+    Followed,
     /// The leader wants nodes again after it has ended the workers here.
     Renewed,
 }
@@ -136,6 +138,7 @@ impl JobPart {
             name: self.options.name.clone(),
             protocol: BUS_PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            may_lead: self.options.may_lead.clone(),
         });
         loop {
             self.flush();
@@ -151,6 +154,11 @@ impl JobPart {
                 match &end {
                     PartEnd::Stopped => self.leave("the agent ends").await,
                     PartEnd::Renewed => self.leave("it joins again").await,
+                    // The earlier leader does not listen. If it does, it learns here that it is alone.
+                    PartEnd::Followed => {
+                        self.stop_workers().await;
+                        publish(&self.bus, &self.leader, &Packet::Gone);
+                    }
                     _ => {
                         self.stop_workers().await;
                         self.say_last_words().await;
@@ -208,6 +216,7 @@ impl JobPart {
             }
             Wish::Renew => {}
             Wish::Drain if self.work.is_some() => self.obey(Order::End(WorkersEnd::Orderly)),
+            Wish::Follow => self.end = Some(PartEnd::Followed),
             Wish::Drain | Wish::Quit => self.end = Some(PartEnd::Stopped),
         }
     }

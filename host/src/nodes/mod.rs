@@ -1,17 +1,29 @@
 //! Connects a leader to nodes on other machines through a broker. The leader's side is [`RemoteNodes`], and that of
 //! a node is an [agent](run_agent), which runs a [part of a job](job_part) for each job that it takes part in.
+//!
+//! An agent may also [lead jobs](leading): those that a user [submits](submit()), and those whose leader is lost
+//! ([`succession`]). It starts a [process](led_job) for each of them.
 
 mod agent;
 mod agent_error;
 mod agent_options;
+mod assignment;
 mod job_part;
+mod lead_news;
+mod leading;
+mod led_job;
 mod logs;
 mod preparing;
 mod proof;
 mod remote_node;
 mod remote_nodes;
 mod reports;
+mod submit;
+mod succession;
 
 pub(crate) use agent::run_agent;
-pub(crate) use agent_options::AgentOptions;
+pub(crate) use agent_options::{AgentOptions, LeadingOptions};
+pub(crate) use assignment::{Assignment, LEAD_COMMAND, LeadTask};
+pub(crate) use lead_news::{LeadAnnouncer, Leadership};
 pub(crate) use remote_nodes::RemoteNodes;
+pub(crate) use submit::{Submitted, SubmittedJob, submit};

@@ -32,6 +32,8 @@ pub(super) struct RemoteNode {
     pub(super) is_done: bool,
     /// The agent's name, for the user.
     pub(super) name: String,
+    /// The agent's id, if it may lead the job.
+    pub(super) may_lead: Option<String>,
     /// The workers that have not exited, as far as the node has reported.
     pub(super) workers: BTreeSet<WorkerId>,
     subject: String,
@@ -46,6 +48,7 @@ impl RemoteNode {
             ended: None,
             is_done: false,
             name: String::new(),
+            may_lead: None,
             workers: BTreeSet::new(),
             subject: to_node(incarnation),
         }

@@ -1,5 +1,6 @@
 //! The nodes of a job on other machines, as the job's leader sees them.
 
+use super::lead_news::LeadAnnouncer;
 use super::logs::copy_logs;
 use super::proof::take_number;
 use super::remote_node::{NodeStage, RemoteNode};
@@ -9,7 +10,9 @@ use crate::bus::{
     decode_message, messages_of, publish, to_leader, to_node,
 };
 use crate::engine::RemoteWork;
-use crate::model::{MiniBatchId, NodeId, TableFormat, WorkerId, printable, random_name};
+use crate::model::{
+    MiniBatchId, NodeId, TableFormat, WorkerId, is_random_name, printable, random_name,
+};
 use crate::protocol::{NodeReport, NodeReports, Order, WorkersEnd};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -20,6 +23,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// If the leader has not heard its own voice for this long, the broker passes nothing on, or the leader's process was
 /// paused. Then the silence of nodes says nothing about them.
 const DEAF_AFTER: Duration = Duration::from_millis(2500);
+/// If the leader has not heard its own voice for this long, and another process waits to lead the job, this one ends.
+const CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 /// The last part of the subject on which the leader hears itself.
 const ECHO: &str = "echo";
 /// An agent that prepares the job for longer than this keeps no place in the job from others.
@@ -43,6 +48,7 @@ const ENOUGH_NODES: &str = "the job has as many nodes as it asked for";
 pub(crate) struct RemoteNodes {
     bus: Bus,
     work: RemoteWork,
+    announcer: LeadAnnouncer,
     /// The log tree of the job directory.
     logs: PathBuf,
     /// The random name of this leader.
@@ -83,6 +89,7 @@ impl RemoteNodes {
     /// If the broker cannot be reached.
     pub(crate) fn new(
         bus: Bus,
+        announcer: LeadAnnouncer,
         work: RemoteWork,
         leader: String,
         logs: PathBuf,
@@ -91,6 +98,7 @@ impl RemoteNodes {
         bus.subscribe(to_leader(&leader, "*"))?;
         Ok(Self {
             bus,
+            announcer,
             work,
             logs,
             leader,
@@ -115,6 +123,7 @@ impl RemoteNodes {
     /// Begins to offer the job to agents.
     pub(crate) fn begin(&mut self, epoch: u64) {
         self.epoch = epoch;
+        self.announcer.begin(epoch);
         self.start = Instant::now();
         self.keep_up();
     }
@@ -162,7 +171,10 @@ impl RemoteNodes {
             self.deaf_until = now;
         }
         let is_silent = |node: &RemoteNode| {
-            now.saturating_sub(node.link.heard().max(self.deaf_until)) >= self.patience
+            // A node that shall end at once need not be waited for while the leader can hear nothing.
+            let is_useless = node.ended == Some(WorkersEnd::AtOnce);
+            let deaf_until = if is_useless { Duration::ZERO } else { self.deaf_until };
+            now.saturating_sub(node.link.heard().max(deaf_until)) >= self.patience
         };
         let silent = self.nodes.iter().filter(|(_, node)| is_silent(node));
         let silent: Vec<String> = silent.map(|(name, _)| name.clone()).collect();
@@ -173,6 +185,7 @@ impl RemoteNodes {
             );
         }
         self.nodes.retain(|_, node| node.stage != NodeStage::Dismissed || !node.link.is_idle());
+        self.announcer.name_successors(self.nodes.values());
         if now >= self.offer_at {
             self.offer_at = now + OFFER_INTERVAL;
             self.bus.publish(to_leader(&self.leader, ECHO), Vec::new());
@@ -189,6 +202,12 @@ impl RemoteNodes {
             Duration::ZERO => !self.bus.is_connected(),
             echo => now.saturating_sub(echo) >= DEAF_AFTER,
         }
+    }
+
+    /// Whether the leader has heard nothing for some seconds, not even itself.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        let silence = self.now().saturating_sub(self.echo);
+        self.echo != Duration::ZERO && silence >= CUT_OFF_AFTER
     }
 
     /// How many nodes take part, or will soon.
@@ -299,7 +318,10 @@ impl RemoteNodes {
     fn on_message(&mut self, incarnation: &str, bytes: &[u8]) {
         let Some(stage) = self.nodes.get(incarnation).map(|node| node.stage) else { return };
         match (decode_message(bytes), stage) {
-            (Ok(FromNode::Hello { name, protocol, version }), NodeStage::New) => {
+            (Ok(FromNode::Hello { name, protocol, version, may_lead }), NodeStage::New) => {
+                if let Some(node) = self.nodes.get_mut(incarnation) {
+                    node.may_lead = may_lead.filter(|agent| is_random_name(agent));
+                }
                 self.greet(incarnation, &name, protocol, &version);
             }
             (Ok(FromNode::Prepared { component, settings, workers }), NodeStage::Prepares(_)) => {

@@ -127,6 +127,9 @@ fn version_and_help() {
                                        code
           --node-timeout <SECONDS>     With a broker: how many seconds a node may be silent. Then its
                                        mini-batches run on other nodes [default: 10]
+          --detach                     With a broker: submits the job to an agent, which leads it, and
+                                       ends when the agent has begun
+          --no-takeover                With a broker: no agent continues the job if this process is lost
           --dry-run                    Shows what would be run, as `plan` does, and runs nothing
           --no-reuse                   Fails if the job is already finished, instead of reusing its
                                        result

@@ -28,8 +28,17 @@ pub(crate) struct Agent {
 impl Cluster {
     /// A broker without agents.
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        Self { broker: Broker::start(), agents: Vec::new(), folder }
+        Self::on(Broker::start())
+    }
+
+    /// As [`new`](Self::new), with this broker.
+    pub(crate) fn on(broker: Broker) -> Self {
+        Self { broker, agents: Vec::new(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// Starts an agent that logs in as this user.
+    pub(crate) fn agent_as(&self, user: &str, number: usize) -> Agent {
+        Agent::start(&self.broker.url_for(user, "..."), self.folder.path(), number, &[])
     }
 
     /// Starts an agent with more options, which is none of those that the cluster counts.
@@ -61,6 +70,30 @@ impl Cluster {
         let number = said.split(&marker).nth(1).and_then(|rest| rest.split(')').next());
         let number: usize = number.unwrap().parse().unwrap();
         &mut self.agents[number]
+    }
+
+    /// Submits the job in this folder, which stays here. Waits until the command ends.
+    pub(crate) fn submit(&self, job: &TestJob, more: &[&str]) -> Ran {
+        let file = job.path("job.yaml").display().to_string();
+        let options = self.options();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        TestJob::empty().command(&[&["run", &file, "--detach"], &*options, more].concat())
+    }
+
+    /// Waits until one of the agents says this about a job that it leads. Returns the agent's number. Ignores the
+    /// agent `but`.
+    #[track_caller]
+    pub(crate) fn until_one_says(&self, text: &str, but: Option<usize>) -> usize {
+        let begun = Instant::now();
+        loop {
+            let mut others = (0..self.agents.len()).filter(|number| Some(*number) != but);
+            if let Some(number) = others.find(|number| self.agents[*number].said().contains(text)) {
+                return number;
+            }
+            let said: String = self.agents.iter().map(Agent::said).collect();
+            assert!(begun.elapsed() < Duration::from_secs(60), "not said: {text}\n{said}");
+            thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// A connection of a client that is not an agent.
@@ -99,6 +132,7 @@ impl Agent {
             .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))
             .env("SANDMILL_REGISTRY", folder.join("registry/registry.db"))
             .env("XDG_CONFIG_HOME", folder.join("config-home"))
+            .env("SANDMILL_JOBS_ROOT", folder.join(format!("{name}-jobs")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::create(&log).unwrap())
@@ -130,6 +164,30 @@ impl Agent {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// The processes of this agent that lead jobs, or are about to.
+    pub(crate) fn leaders(&self) -> Vec<Pid> {
+        let children = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+            let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
+            let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+            let (_, rest) = stat.rsplit_once(") ")?;
+            let mut fields = rest.split(' ');
+            let is_dead = fields.next() == Some("Z");
+            let is_child = fields.next() == Some(&self.child.id().to_string());
+            let command = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+            let leads = !is_dead && is_child && command.contains("lead-job");
+            leads.then(|| Pid::from_raw(pid)).flatten()
+        });
+        children.collect()
+    }
+
+    /// Sends a signal to the only process of this agent that leads a job.
+    #[track_caller]
+    pub(crate) fn signal_leader(&self, signal: Signal) {
+        let leaders = self.leaders();
+        let [leader] = leaders[..] else { panic!("{leaders:?}: {}", self.said()) };
+        kill_process(leader, signal).unwrap();
+    }
+
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
@@ -141,6 +199,12 @@ impl Drop for Agent {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether the process has not ended.
+pub(crate) fn is_alive(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// How many files the job has.

@@ -24,7 +24,8 @@ impl Liar {
         let leader = to_leader(leader, "liar");
         let mut liar = Self { bus, link: Link::new(Duration::ZERO), leader, begun: Instant::now() };
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        liar.send(&FromNode::Hello { name: "liar".into(), protocol: BUS_PROTOCOL, version });
+        let (name, protocol) = ("liar".to_owned(), BUS_PROTOCOL);
+        liar.send(&FromNode::Hello { name, protocol, version, may_lead: None });
         liar
     }
 

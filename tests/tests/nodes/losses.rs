@@ -16,7 +16,8 @@ fn assert_complete(ran: &Ran) {
 /// Begins a job with these lines on the machine with this job directory, and waits until both of its nodes work.
 fn begun(cluster: &mut Cluster, lines: &str, machine: &str) -> Running {
     cluster.start_agents(2);
-    let mut running = cluster.start(job(2, lines), machine, &[]);
+    // Otherwise an agent would continue the job of a leader that is lost.
+    let mut running = cluster.start(job(2, lines), machine, &["--no-takeover"]);
     running.until("both nodes work", |running| {
         let said = running.stderr_so_far();
         said.contains("note: node 0 (") && said.contains("note: node 1 (")

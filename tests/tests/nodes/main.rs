@@ -6,6 +6,8 @@
 
 mod cluster;
 mod hostile;
+mod leads;
 mod losses;
 mod outputs;
+mod proxy;
 mod several;

@@ -118,6 +118,12 @@ pub(crate) enum CommitError {
     /// The new files cannot be recorded in the journal.
     #[error("the new output files cannot be recorded in the journal: {0}")]
     Unnoted(#[source] serde_json::Error),
+    /// Another process waits to lead the job, and this one cannot reach its nodes.
+    #[error(
+        "the broker cannot be reached from this machine, and another process waits to lead the job. This process \
+         stops, and the other one continues the job"
+    )]
+    GivesWay,
     /// The committer's thread could not be started.
     #[error(transparent)]
     Thread(io::Error),
@@ -164,6 +170,15 @@ impl CommitError {
     /// A failed system call.
     pub(super) fn disk(action: &'static str, path: &Path, source: io::Error) -> Self {
         Self::Disk { action, path: path.to_owned(), source }
+    }
+
+    /// Whether another process leads the job, or is about to.
+    pub(crate) fn is_replacement(&self) -> bool {
+        match self {
+            Self::GivesWay => true,
+            Self::Journal(error) => error.is_replacement(),
+            _ => false,
+        }
     }
 
     /// The same error, but with the folder's final name instead of the temporary one.

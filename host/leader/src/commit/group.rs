@@ -106,6 +106,12 @@ impl CommitState {
                         group.done.push(worker);
                     }
                 }
+                CommitRequest::CheckLead { successor } => {
+                    self.journal.watch_lead()?;
+                    if self.successor.has_written(successor.as_deref()) {
+                        return Err(CommitError::GivesWay);
+                    }
+                }
                 CommitRequest::Note { key, value } => group.notes.push((key, Some(value))),
                 CommitRequest::Failure(failure) => group.entries.push(failure_entry(failure)),
                 CommitRequest::Success(success) => match self.check(&success, &mut group) {

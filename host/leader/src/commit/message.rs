@@ -2,6 +2,7 @@
 
 use super::error::CommitError;
 use crate::model::{Failure, ItemCounts, MiniBatchId, OutputHeader, Segment, WorkerId};
+use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum CommitRequest {
@@ -19,6 +20,12 @@ pub(crate) enum CommitRequest {
         key: String,
         /// The note's text.
         value: String,
+    },
+    /// Look whether another process leads the job by now. The reply is [`CommitReply::Fatal`] if one does. Also if a
+    /// process waits to lead the job, and has written to this file since the last request that named the file.
+    CheckLead {
+        /// Set if this leader is cut off from its nodes.
+        successor: Option<PathBuf>,
     },
 }
 

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `message`, `target` | requests and replies; where results go |
 //! | `store` | everything that the committer writes to |
+//! | `successor` | another process that waits to lead the job |
 //! | `group` | committing one group, step by step; the job's end |
 //! | `worker_folders` | where workers leave rows and files |
 //! | `worker_parts`, `rows` | part files; the output file, its order and its header |
@@ -42,6 +43,7 @@ mod saved;
 mod settle;
 mod settling;
 mod store;
+mod successor;
 mod target;
 mod whole_output;
 mod worker_folders;

@@ -25,6 +25,7 @@ use super::rows::{HeldRows, RowsOutput};
 use super::settle::{SettleResult, settle};
 use super::settling::Settling;
 use super::store::{CommitGroup, CommitState};
+use super::successor::SuccessorWatch;
 use super::target::CommitTarget;
 use super::worker_parts::Parts;
 use crate::files::Appender;
@@ -61,6 +62,7 @@ pub(super) fn recover(
             parts,
             files,
             group: CommitGroup::default(),
+            successor: SuccessorWatch::default(),
         };
         return Ok((store, Restored::default()));
     }
@@ -103,10 +105,9 @@ pub(super) fn recover(
     if !is_made {
         reopen(&mut journal)?;
     }
-    Ok((
-        CommitState { target, journal, rows, header, parts, files, group: CommitGroup::default() },
-        restored,
-    ))
+    let group = CommitGroup::default();
+    let successor = SuccessorWatch::default();
+    Ok((CommitState { target, journal, rows, header, parts, files, group, successor }, restored))
 }
 
 /// Whether a worker is known to have ended normally: its files are published, or wait to be published, or the

@@ -3,6 +3,7 @@
 use super::files::{FilesState, GroupNames};
 use super::header::HeaderColumns;
 use super::rows::RowsOutput;
+use super::successor::SuccessorWatch;
 use super::target::CommitTarget;
 use super::worker_parts::Parts;
 use crate::journal::{FileEntry, Journal, JournalEntry};
@@ -22,6 +23,7 @@ pub(super) struct CommitState {
     pub(super) files: FilesState,
     /// What will be committed next.
     pub(super) group: CommitGroup,
+    pub(super) successor: SuccessorWatch,
 }
 
 /// The mini-batches, files and notes that are committed together.

@@ -219,6 +219,15 @@ impl Journal {
         self.log.as_mut().map_or(Ok(()), |log| Ok(log.check()?))
     }
 
+    /// As [`check_lead`](Self::check_lead), but ignores that the log cannot be read now. Call this at intervals, so
+    /// that a leader that was replaced notices it even if it has nothing to commit.
+    ///
+    /// # Errors
+    /// If another process leads the job.
+    pub fn watch_lead(&mut self) -> Result<(), JournalError> {
+        self.log.as_mut().map_or(Ok(()), |log| Ok(log.watch()?))
+    }
+
     /// Whether another process possibly leads the job by now, or the last write to the log possibly succeeded
     /// although it was reported as failed. Then this process must leave everything unchanged that another one
     /// may use, such as the output.

@@ -166,6 +166,11 @@ impl JournalError {
         matches!(self, Self::Missing(_) | Self::Corrupt { .. } | Self::Version { found: 0, .. })
     }
 
+    /// Whether another process leads the job.
+    pub fn is_replacement(&self) -> bool {
+        matches!(self, Self::Log { source: LogError::Fenced { .. } })
+    }
+
     /// Translates SQLite's error.
     pub(super) fn from_sqlite(path: &Path, source: rusqlite::Error) -> Self {
         let path = path.to_owned();

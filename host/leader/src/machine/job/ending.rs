@@ -15,12 +15,12 @@ impl JobMachine {
         self.order_end(WorkersEnd::AtOnce);
     }
 
-    pub(super) fn on_commit_failed(&mut self, text: String) {
+    pub(super) fn on_commit_failed(&mut self, by: EndedBy, text: String) {
         self.committing.clear();
         // If the job was about to complete, it now fails, because its results cannot be recorded. If it was
         // failing or cancelled, the first reason stays.
         self.ending.take_if(|ending| ending.status == JobStatus::Completed);
-        self.fail(EndedBy::Commit, text);
+        self.fail(by, text);
     }
 
     pub(super) fn on_cancel(&mut self, reason: String, at_once: bool) {

@@ -32,6 +32,8 @@ pub enum JobMessage {
     Rejected(MiniBatchId, Failure),
     /// Nothing can be committed from now on.
     CommitFailed(String),
+    /// The same, because another process leads the job, or is about to.
+    Replaced(String),
     /// The disk has no room for what mini-batches need. Pending commits still complete.
     NoSpace(String),
     /// The user wants the job to end.

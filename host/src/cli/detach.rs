@@ -1,0 +1,93 @@
+//! `sandmill run --detach`: checks a job here, and lets an agent lead it.
+
+use super::exit::{Exit, Problem};
+use super::logging::LoggingArguments;
+use super::run::{LoadedJob, RunArguments, output_path};
+use super::say;
+use crate::bus::JobToLead;
+use crate::engine::{JobFile, node_request};
+use crate::model::shell_word;
+use crate::nodes::{Submitted, SubmittedJob, submit};
+use std::path::Path;
+
+/// The message without a broker.
+const NO_BROKER: &str = "--detach: no broker is given: name the NATS server that connects the machines, as in \
+                         --broker nats://HOST:4222";
+/// The message without a store. A job file that is loaded for a broker has one.
+const NO_STORE: &str = "--detach: the job file has no job_store";
+
+/// Submits a job to the agents.
+pub(super) fn detach(
+    arguments: &RunArguments,
+    logging: &LoggingArguments,
+) -> Result<Exit, Problem> {
+    let wrong = |text| Problem::usage(anyhow::Error::msg(text));
+    let has_broker = arguments.job.broker.find().is_some();
+    has_broker.then_some(()).ok_or_else(|| wrong(NO_BROKER))?;
+    let LoadedJob { spec, sets, broker, .. } = arguments.job.load(&arguments.counts)?;
+    let broker = broker.ok_or_else(|| wrong(NO_BROKER))?;
+    let job_file = JobFile::new(&arguments.job.job, &sets);
+    let paths = node_request(&spec, &job_file).map_err(Problem::usage)?;
+    let store = paths.job_store.ok_or_else(|| wrong(NO_STORE))?;
+    let output = output_path(&spec, &paths.output.unwrap_or_default());
+    let submitted = SubmittedJob {
+        job: JobToLead {
+            job: spec.name.clone(),
+            file: job_file.path,
+            overrides: job_file.overrides,
+            store: store.join(&spec.name),
+            node_timeout: arguments.nodes.duration(),
+        },
+        overwrite: arguments.overwrite,
+        reuse: !arguments.no_reuse,
+    };
+    let done = submit(&broker, submitted, &mut say).map_err(Problem::usage)?;
+    let text = match &done {
+        Submitted::Leads { machine, job_dir } => {
+            leads_text(&spec.name, machine, (&output, &store, job_dir))
+        }
+        Submitted::Ended { machine, text, .. } => format!("{machine} led the job:\n{text}"),
+    };
+    let exit = match done {
+        Submitted::Leads { .. } | Submitted::Ended { code: 0, .. } => Exit::Completed,
+        Submitted::Ended { code: 42, .. } => Exit::Failed,
+        Submitted::Ended { .. } => Exit::Cancelled,
+    };
+    if !logging.quiet || exit != Exit::Completed {
+        say(&text);
+    }
+    Ok(exit)
+}
+
+/// Where the job is led, and how to follow it.
+fn leads_text(job: &str, machine: &str, (output, store, job_dir): (&Path, &Path, &Path)) -> String {
+    let place = format!("{} --store {}", shell_word(job), shell_word(&store.display().to_string()));
+    format!(
+        "job {job}: the machine {machine} leads it\n  \
+           output     {}\n  \
+           directory  {} (on {machine})\n  \
+           state      sandmill status {place}\n  \
+           logs       sandmill logs {place}\n  \
+           to end it  sandmill cancel {place}",
+        output.display(),
+        job_dir.display()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_learns_how_to_follow_the_job() {
+        let paths = ("/shared/out/rows.txt".as_ref(), "/shared/my jobs".as_ref(), "/j/a".as_ref());
+        insta::assert_snapshot!(leads_text("nightly", "machine-2", paths), @"
+        job nightly: the machine machine-2 leads it
+          output     /shared/out/rows.txt
+          directory  /j/a (on machine-2)
+          state      sandmill status nightly --store '/shared/my jobs'
+          logs       sandmill logs nightly --store '/shared/my jobs'
+          to end it  sandmill cancel nightly --store '/shared/my jobs'
+        ");
+    }
+}
