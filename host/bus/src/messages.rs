@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The version of these messages. Leaders and agents of different versions do not work together.
-pub const BUS_PROTOCOL: u32 = 1;
+pub const BUS_PROTOCOL: u32 = 2;
 
 /// The subject of [offers](Offer).
 pub const OFFERS: &str = "sandmill.offers";
@@ -92,6 +92,8 @@ pub enum ToNode {
     Accepted(JobForNode),
     /// The agent takes no part in the job, for this reason.
     Refused(String),
+    /// The job has as many nodes as it asked for. The agent may soon offer itself again.
+    NotNeeded,
     /// How tables are read. Comes before any order to begin an attempt of a job with tables.
     Tables(Vec<TableFormat>),
     /// The first grants of an order that is too large for one message. The order with the rest of them follows.

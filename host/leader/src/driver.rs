@@ -137,7 +137,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let begin = BeginRequest { start, first_worker, is_new: !has_earlier_run, epoch };
         job.node.begin(&mut node, begin);
         let worker_dir = job.worker_dir().clone();
-        let policy = policy(&job.spec);
+        let policy = policy(&job.spec, job.remote.as_ref().map(|remote| remote.node_count));
         let patience = policy.progress_timeout;
         let machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
         let control = Control::open(&job.job_dir, &job.spec.name, job.claim.id(), cancel);

@@ -5,10 +5,12 @@ use crate::spec::{JobSpec, default_progress_timeout};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The policy of the job's state machine. `gpus` is empty, because only the node knows its GPUs.
-pub(super) fn policy(spec: &JobSpec) -> RetryPolicy {
+/// The policy of the job's state machine. `gpus` is empty, because only the node knows its GPUs. `node_count`: see
+/// [`RetryPolicy::node_count`].
+pub(super) fn policy(spec: &JobSpec, node_count: Option<u32>) -> RetryPolicy {
     RetryPolicy {
         workers: spec.process_count,
+        node_count,
         max_try: spec.settings.run_max_try,
         error_threshold: spec.settings.error_threshold,
         run_timeout: spec.settings.run_invocation_timeout,

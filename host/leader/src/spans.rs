@@ -15,10 +15,10 @@ pub(super) struct Spans {
     job: Span,
     plan: Option<Span>,
     workers: HashMap<String, Span>,
-    /// The spans of attempts whose end is not reported yet, by mini-batch and attempt number. A success is
+    /// The spans of attempts whose end is not reported yet, by worker, mini-batch and attempt number. A success is
     /// reported only when it is committed. By then, its worker may have begun the next attempt, or may be
     /// gone.
-    attempts: HashMap<(MiniBatchId, u32), Span>,
+    attempts: HashMap<(String, MiniBatchId, u32), Span>,
 }
 
 impl Spans {
@@ -52,6 +52,11 @@ impl Spans {
             EventKind::GpuUse { percent } => self.job.in_scope(|| debug!(percent, "use of GPUs")),
             EventKind::MiniBatchReturned { id } => {
                 self.job.in_scope(|| debug!(mini_batch = id.0, "the mini-batch goes back"));
+            }
+            EventKind::TwinGranted { id, node, seconds, median_seconds, .. } => {
+                self.job.in_scope(|| {
+                    debug!(mini_batch = id.0, node, seconds, median_seconds, "a twin begins");
+                });
             }
             _ => self.observe_worker(kind),
         }
@@ -98,15 +103,20 @@ impl Spans {
                 let worker_span = self.worker(worker);
                 let span = error_span!(parent: worker_span, "attempt", mini_batch = id.0, attempt);
                 span.in_scope(|| debug!("run begins"));
-                self.attempts.insert((*id, *attempt), span);
+                self.attempts.insert((worker.clone(), *id, *attempt), span);
             }
             EventKind::AttemptFinished { worker, report, will_retry, .. } => {
                 self.attempt_finished(worker, report, *will_retry);
             }
             EventKind::AttemptDiscarded { worker, id, attempt, succeeded } => {
-                let known = self.attempts.remove(&(*id, *attempt));
+                let known = self.attempts.remove(&(worker.clone(), *id, *attempt));
                 let span = known.as_ref().unwrap_or_else(|| self.worker(worker));
                 span.in_scope(|| debug!(succeeded, "the attempt came too late"));
+            }
+            EventKind::AttemptCancelled { worker, id, attempt, by } => {
+                let known = self.attempts.remove(&(worker.clone(), *id, *attempt));
+                let span = known.as_ref().unwrap_or_else(|| self.worker(worker));
+                span.in_scope(|| debug!(by, "ended, because its twin has succeeded"));
             }
             _ => {}
         }
@@ -114,7 +124,7 @@ impl Spans {
 
     fn attempt_finished(&mut self, worker: &str, report: &AttemptReport, will_retry: bool) {
         let AttemptReport { id, attempt, elapsed_seconds: seconds, .. } = report;
-        let known = self.attempts.remove(&(*id, *attempt));
+        let known = self.attempts.remove(&(worker.to_owned(), *id, *attempt));
         let span = known.as_ref().unwrap_or_else(|| self.worker(worker));
         match &report.outcome {
             Ok(segment) => {

@@ -150,7 +150,7 @@ pub enum EventKind {
         location: String,
         /// When the attempt began.
         started: Timestamp,
-        /// Whether the mini-batch will be tried again.
+        /// Whether the mini-batch will be tried again, or its twin continues.
         will_retry: bool,
     },
     /// A killed worker's result arrived after the node had reported the attempt as lost. The node
@@ -164,6 +164,34 @@ pub enum EventKind {
         attempt: u32,
         /// Whether the attempt would have been a success.
         succeeded: bool,
+    },
+    /// A mini-batch takes much longer than most near the job's end. Another node makes a second attempt (a twin)
+    /// with the same number, while the first one continues.
+    TwinGranted {
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// The number of both attempts, from 1.
+        attempt: u32,
+        /// The number of the node that makes the second attempt.
+        node: u32,
+        /// The number of the node that makes the first attempt.
+        first_node: u32,
+        /// How long the first attempt has taken so far, in seconds.
+        seconds: f64,
+        /// How long half of the recent attempts took at most, in seconds.
+        median_seconds: f64,
+    },
+    /// The leader has ended an attempt inside `run`, because its twin has succeeded. This is neither a success nor
+    /// a failure.
+    AttemptCancelled {
+        /// The worker's name.
+        worker: String,
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// The attempt, from 1.
+        attempt: u32,
+        /// The name of the worker that has succeeded.
+        by: String,
     },
     /// A mini-batch returns to the queue, because no worker began it or because its node was lost.
     /// This does not count as an attempt.

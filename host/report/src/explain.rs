@@ -214,6 +214,12 @@ fn slowest(text: &mut SectionedText, history: &History) {
         counted(history.attempts, "attempt"),
         median.max(0.001) // A shorter time would be shown as 0.000.
     ));
+    if history.twins > 0 {
+        text.line(&format!(
+            "  {} near the end got a second attempt on another node (a twin).",
+            counted(history.twins, "slow mini-batch")
+        ));
+    }
 }
 
 fn attempt_text(attempt: &Attempt) -> String {

@@ -21,6 +21,7 @@ pub fn explain_json(history: &History, paths: &ReportPaths) -> Value {
         "failed_starts": {"count": history.init_failures, "first": first_failed_start},
         "worker_exits": {"count": history.exit_count, "first": exits},
         "late_attempts": history.late,
+        "twins": history.twins,
         "failed_items": items,
         "slowest": history.slowest.iter().map(attempt).collect::<Vec<_>>(),
         "median_run_seconds": history.median_run(),

@@ -60,6 +60,8 @@ pub struct History {
     pub attempts: u64,
     /// The number of results that came after Sandmill had stopped waiting for them, and were discarded.
     pub late: u64,
+    /// The number of second attempts at slow mini-batches, made while the first one continued.
+    pub twins: u64,
     /// The mini-batches whose last attempt failed and that wait for the next one.
     pub waiting: HashSet<MiniBatchId>,
     /// The live workers, by name.
@@ -289,6 +291,10 @@ impl History {
                 }
             }
             EventKind::AttemptDiscarded { .. } => self.late += 1,
+            EventKind::TwinGranted { .. } => self.twins += 1,
+            EventKind::AttemptCancelled { worker, .. } => {
+                self.set_activity(&worker, WorkerActivity::Waiting, at);
+            }
             EventKind::AttemptStarted { worker, id, attempt } => {
                 self.set_activity(&worker, WorkerActivity::Running(id, attempt), at);
             }

@@ -182,6 +182,28 @@ impl Reporter for MasterRole {
                 );
                 self.note(at, LineLevel::Warning, &text)
             }
+            EventKind::TwinGranted {
+                id,
+                attempt,
+                node,
+                first_node,
+                seconds: taken,
+                median_seconds,
+            } => {
+                let text = format!(
+                    "mini-batch {id}, attempt {attempt}: node {first_node} has needed {} so far, and most \
+                     mini-batches need {}; node {node} makes a second attempt (a twin)",
+                    seconds(*taken),
+                    seconds(*median_seconds)
+                );
+                self.note(at, LineLevel::Info, &text)
+            }
+            EventKind::AttemptCancelled { worker, id, attempt, by } => {
+                let text = format!(
+                    "mini-batch {id}, attempt {attempt}: {worker} is ended, because {by} has succeeded"
+                );
+                self.note(at, LineLevel::Info, &text)
+            }
             EventKind::MiniBatchReturned { id } => {
                 let text = "goes back to the queue: its worker died before it began";
                 self.note(at, LineLevel::Info, &format!("mini-batch {id} {text}"))

@@ -266,6 +266,12 @@ impl Reporter for WorkerLogs {
             EventKind::AttemptFinished { worker, report, location, started, .. } => {
                 self.log_finished(at, worker, report, location, *started)
             }
+            EventKind::AttemptCancelled { worker, id, attempt, by } => {
+                let text = format!(
+                    "mini-batch {id}, attempt {attempt}: ended, because {by} has succeeded"
+                );
+                self.note(at, worker, LineLevel::Info, &text)
+            }
             EventKind::WorkerExited { worker, how, expected } => {
                 let level = if *expected { LineLevel::Info } else { LineLevel::Error };
                 self.note(at, worker, level, &describe_exit(how, *expected))?;

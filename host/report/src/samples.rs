@@ -210,6 +210,50 @@ pub(super) fn job_on_two_nodes() -> Vec<Event> {
     kinds.into_iter().zip(0..).map(|(kind, seq)| event(seq, kind)).collect()
 }
 
+/// A job on two nodes, in which a mini-batch of node 0 is slow, and its twin on node 1 succeeds.
+pub(super) fn job_with_twins() -> Vec<Event> {
+    let id = MiniBatchId(0);
+    let worker_started = |worker: &str, pid| EventKind::WorkerStarted {
+        worker: worker.into(),
+        pid,
+        gpu_index: None,
+    };
+    let picked_by =
+        |worker: &str| EventKind::AttemptStarted { worker: worker.into(), id, attempt: 1 };
+    let twin = EventKind::TwinGranted {
+        id,
+        attempt: 1,
+        node: 1,
+        first_node: 0,
+        seconds: 31.0,
+        median_seconds: 10.1,
+    };
+    let cancelled = EventKind::AttemptCancelled {
+        worker: "process000".into(),
+        id,
+        attempt: 1,
+        by: "process100000".into(),
+    };
+    let killed = EventKind::WorkerExited {
+        worker: "process000".into(),
+        how: "exited with returncode -9".into(),
+        expected: true,
+    };
+    let kinds = vec![
+        started(1, None),
+        worker_started("process000", 41),
+        worker_started("process100000", 42),
+        picked_by("process000"),
+        twin,
+        picked_by("process100000"),
+        cancelled,
+        killed,
+        on_worker(succeeded(0, 1, Vec::new()), "process100000"),
+        EventKind::JobFinished { result: result(JobStatus::Completed) },
+    ];
+    kinds.into_iter().zip(0..).map(|(kind, seq)| event(seq, kind)).collect()
+}
+
 /// The inference of an attempt whose models fell back to the CPU.
 pub(super) fn inference() -> InferenceStats {
     InferenceStats {

@@ -96,6 +96,39 @@ fn tables_name_the_node_of_each_worker() {
     ");
 }
 
+/// The logs and the explanation say which mini-batch got a twin, and which attempt was ended. An ended attempt is
+/// neither a failure nor unfinished.
+#[test]
+fn twins_are_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = samples::paths(folder.path());
+    let dir = &paths.job_dir;
+    let mut tree = log_tree(&paths);
+    for event in samples::job_with_twins() {
+        tree.iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
+    }
+    let role = read(dir.master_role("20261121100000"));
+    insta::assert_snapshot!(without_head(&role), @"
+    leader|job digits of tenant default starts, run 20261121T100000Z-0000abcd; 1 worker wanted
+    leader|mini-batch 0, attempt 1: node 0 has needed 31.0 s so far, and most mini-batches need 10.1 s; node 1 makes a second attempt (a twin)
+    leader|mini-batch 0, attempt 1: process000 is ended, because process100000 has succeeded
+    leader|the job completed
+    leader|180 mini-batches planned, 180 succeeded, 0 of them with fewer rows than items, 0 failed; 1,797 items, 0 failed; 1,797 rows; 3.2 s
+    ");
+    insta::assert_snapshot!(without_head(&read(dir.worker_log(FIRST))), @"
+    process000|process000 starts, IP 127.0.0.1, PID 41
+    process000|picked mini-batch 0, attempt 1
+    process000|mini-batch 0, attempt 1: ended, because process100000 has succeeded
+    process000|was ended by the leader
+    ");
+    let history = History::read(dir).unwrap();
+    assert_eq!((history.twins, history.attempts, history.unfinished.len()), (1, 1, 0));
+    let text = explain_text(&history, &paths, false);
+    let line = "1 slow mini-batch near the end got a second attempt on another node (a twin).";
+    assert!(text.contains(line), "{text}");
+    assert_eq!(explain_json(&history, &paths)["twins"], 1);
+}
+
 /// Until a worker has started, the job has a row for node 0.
 #[test]
 fn a_run_has_rows_only_for_its_nodes() {

@@ -18,6 +18,9 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(20);
 /// After a leader refused this agent, or the agent declined the job, the agent ignores the leader for this time.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(30);
+/// After a leader had enough nodes, the agent ignores the leader for this time. It is shorter, because the leader may
+/// lose a node at any time.
+const NOT_NEEDED_PAUSE: Duration = Duration::from_secs(3);
 /// The most refusals that the agent remembers.
 const MAX_REFUSALS: usize = 1000;
 
@@ -74,7 +77,7 @@ struct Agent {
     load: LoadJob,
     /// By the id of the run.
     parts: BTreeMap<String, Part>,
-    /// When this agent was refused, by the leader's name.
+    /// Until when this agent ignores leaders that have refused it, by the leader's name.
     refusals: BTreeMap<String, Instant>,
     /// The highest [epoch](Offer::epoch) of each run that was offered lately.
     epochs: BTreeMap<String, u64>,
@@ -157,8 +160,8 @@ impl Agent {
             };
             return;
         }
-        let was_refused = |at: &Instant| at.elapsed() < REFUSAL_PAUSE;
-        if self.refusals.get(&offer.leader).is_some_and(was_refused)
+        let is_ignored = |until: &Instant| Instant::now() < *until;
+        if self.refusals.get(&offer.leader).is_some_and(is_ignored)
             || self.parts.len() >= self.options.max_jobs
         {
             return;
@@ -169,7 +172,7 @@ impl Agent {
                 printable(&offer.version),
                 env!("CARGO_PKG_VERSION")
             ));
-            return self.remember_refusal(offer.leader);
+            return self.ignore_for(REFUSAL_PAUSE, offer.leader);
         }
         self.say(&format!("offers to run workers of the job {job}"));
         let (wish, wishes) = watch::channel(Wish::TakePart);
@@ -195,10 +198,11 @@ impl Agent {
         offer.epoch < *latest
     }
 
-    fn remember_refusal(&mut self, leader: String) {
-        self.refusals.retain(|_, at| at.elapsed() < REFUSAL_PAUSE);
+    fn ignore_for(&mut self, pause: Duration, leader: String) {
+        let now = Instant::now();
+        self.refusals.retain(|_, until| now < *until);
         if self.refusals.len() < MAX_REFUSALS {
-            self.refusals.insert(leader, Instant::now());
+            self.refusals.insert(leader, now + pause);
         }
     }
 
@@ -222,16 +226,20 @@ impl Agent {
                 Ok(Ok(PartEnd::LeaderLost)) => {
                     format!("the leader of the job {job} is silent; its workers were ended")
                 }
+                Ok(Ok(PartEnd::NotNeeded)) => {
+                    self.ignore_for(NOT_NEEDED_PAUSE, leader);
+                    format!("the job {job} has as many nodes as it asked for")
+                }
                 Ok(Ok(PartEnd::Refused(reason) | PartEnd::Declined(reason))) => {
-                    self.remember_refusal(leader);
+                    self.ignore_for(REFUSAL_PAUSE, leader);
                     format!("takes no part in the job {job}: {}", printable(&reason))
                 }
                 Ok(Err(error)) => {
-                    self.remember_refusal(leader);
+                    self.ignore_for(REFUSAL_PAUSE, leader);
                     format!("takes no part in the job {job}: {error}")
                 }
                 Err(_) => {
-                    self.remember_refusal(leader);
+                    self.ignore_for(REFUSAL_PAUSE, leader);
                     format!(
                         "a defect of Sandmill ended the part in the job {job}; please report it"
                     )

@@ -33,8 +33,10 @@ const MAX_ROUNDS: u32 = 100;
 pub(super) enum PartEnd {
     /// The job is over.
     Over,
-    /// The leader wants no node, or not this one.
+    /// The leader does not want this node.
     Refused(String),
+    /// The leader wants no more nodes now.
+    NotNeeded,
     /// This machine cannot run the job.
     Declined(String),
     /// The leader does not count on this agent any longer.
@@ -243,6 +245,7 @@ impl JobPart {
         match message {
             ToNode::Accepted(job) => self.prepare(job),
             ToNode::Refused(reason) => self.end = Some(PartEnd::Refused(reason)),
+            ToNode::NotNeeded => self.end = Some(PartEnd::NotNeeded),
             ToNode::Tables(tables) => {
                 if let Some(work) = &mut self.work {
                     work.running.know_tables(tables);

@@ -2,7 +2,7 @@
 
 use crate::bus::{Bus, Link, ToNode, publish_frames, queue, to_node};
 use crate::model::{NodeId, WorkerId};
-use crate::protocol::{NodeNews, NodeReport, WorkersEnd};
+use crate::protocol::{NodeNews, NodePolicy, NodeReport, WorkersEnd};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -30,6 +30,11 @@ pub(super) struct RemoteNode {
     pub(super) ended: Option<WorkersEnd>,
     /// Whether the node has reported that its workers have ended.
     pub(super) is_done: bool,
+    /// The most workers that the node runs at the same time. 0 until it has prepared the job.
+    pub(super) most_workers: u32,
+    /// Whether `init` has failed so often on the node that it can do nothing for the job (rule I1 in
+    /// docs/parallel-run-step.md). Another node may then replace it.
+    pub(super) is_hopeless: bool,
     /// The agent's name, for the user.
     pub(super) name: String,
     /// The agent's id, if it may lead the job.
@@ -47,6 +52,8 @@ impl RemoteNode {
             since: now,
             ended: None,
             is_done: false,
+            most_workers: 0,
+            is_hopeless: false,
             name: String::new(),
             may_lead: None,
             workers: BTreeSet::new(),
@@ -67,6 +74,11 @@ impl RemoteNode {
         matches!(self.stage, NodeStage::Works(_))
     }
 
+    /// Whether the node can run mini-batches until the job's end.
+    pub(super) fn is_useful(&self) -> bool {
+        self.works() && self.ended.is_none() && !self.is_hopeless
+    }
+
     /// Notes which workers the node has, and whether it has ended them.
     pub(super) fn observe(&mut self, reports: &[NodeReport]) {
         for report in reports {
@@ -76,6 +88,8 @@ impl RemoteNode {
                 }
                 NodeReport::News(NodeNews::Standing(standing)) => {
                     self.is_done = standing.is_ending && standing.workers() == 0;
+                    let allowed = NodePolicy::init_failures_allowed(self.most_workers);
+                    self.is_hopeless = standing.init_failures >= allowed && !standing.has_good;
                 }
                 NodeReport::WorkerGone(worker) => {
                     self.workers.remove(worker);
@@ -100,9 +114,9 @@ impl RemoteNode {
         queue(&mut self.link, message);
     }
 
-    /// Takes no part from now on, because of `reason`.
-    pub(super) fn dismiss(&mut self, reason: String) {
-        self.send(&ToNode::Refused(reason));
+    /// Takes no part from now on. `why` is the message to the node.
+    pub(super) fn dismiss(&mut self, why: &ToNode) {
+        self.send(why);
         self.stage = NodeStage::Dismissed;
     }
 

@@ -40,9 +40,6 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
 
-/// Why an agent is dismissed although nothing is wrong with it.
-const ENOUGH_NODES: &str = "the job has as many nodes as it asked for";
-
 /// The nodes of a job on other machines.
 #[derive(Debug)]
 pub(crate) struct RemoteNodes {
@@ -214,6 +211,7 @@ impl RemoteNodes {
     fn members(&self) -> usize {
         let now = self.now();
         let counts = |node: &&RemoteNode| match node.stage {
+            NodeStage::Works(_) if node.is_hopeless => false,
             NodeStage::Works(_) => !(node.ended.is_some() && self.lost_one_at_end),
             NodeStage::Prepares(_) => now.saturating_sub(node.since) < PREPARES_WITHIN,
             NodeStage::New | NodeStage::Dismissed => false,
@@ -223,7 +221,7 @@ impl RemoteNodes {
 
     /// How many nodes run workers.
     fn working(&self) -> usize {
-        self.nodes.values().filter(|node| node.works() && node.ended.is_none()).count()
+        self.nodes.values().filter(|node| node.is_useful()).count()
     }
 
     fn wants_nodes(&self) -> bool {
@@ -351,22 +349,23 @@ impl RemoteNodes {
     fn greet(&mut self, incarnation: &str, name: &str, protocol: u32, version: &str) {
         let wants_nodes = self.wants_nodes();
         let refusal = if protocol != BUS_PROTOCOL || version != env!("CARGO_PKG_VERSION") {
-            Some(format!(
+            Some(ToNode::Refused(format!(
                 "its version is {}, and the leader's is {}",
                 printable(version),
                 env!("CARGO_PKG_VERSION")
-            ))
+            )))
         } else if wants_nodes {
             None
         } else {
-            Some(ENOUGH_NODES.to_owned())
+            Some(ToNode::NotNeeded)
         };
         let proof = random_name();
         let now = self.now();
         let number = match refusal {
-            Some(reason) => Err(reason),
-            None => take_number(&self.work.folder, self.next_number, &proof)
-                .map_err(|error| format!("the leader cannot write to the job's store: {error}")),
+            Some(refusal) => Err(refusal),
+            None => take_number(&self.work.folder, self.next_number, &proof).map_err(|error| {
+                ToNode::Refused(format!("the leader cannot write to the job's store: {error}"))
+            }),
         };
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         node.name = printable(name).chars().take(200).collect();
@@ -384,7 +383,7 @@ impl RemoteNodes {
                     run: self.work.run.clone(),
                 }));
             }
-            Err(reason) => node.dismiss(reason),
+            Err(refusal) => node.dismiss(&refusal),
         }
     }
 
@@ -398,7 +397,7 @@ impl RemoteNodes {
     ) {
         if self.is_over || self.working() >= self.work.node_count as usize {
             let Some(node) = self.nodes.get_mut(incarnation) else { return };
-            return node.dismiss(ENOUGH_NODES.to_owned());
+            return node.dismiss(&ToNode::NotNeeded);
         }
         let mut different = differing_settings(&self.work.settings, settings);
         if component != self.work.component {
@@ -417,6 +416,7 @@ impl RemoteNodes {
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         let Some(number) = node.number() else { return };
         node.stage = NodeStage::Works(number);
+        node.most_workers = workers;
         if let Some(tables) = &self.tables {
             node.send(&ToNode::Tables(tables.clone()));
         }
@@ -436,7 +436,7 @@ impl RemoteNodes {
     fn decline(&mut self, incarnation: &str, reason: &str) {
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         let Some(number) = node.number() else { return };
-        node.dismiss(reason.to_owned());
+        node.dismiss(&ToNode::Refused(reason.to_owned()));
         let text = format!("the machine {} takes no part: {reason}", node.name);
         if self.said.len() < 1000 && self.said.insert(text.clone()) {
             self.notice(number, text);

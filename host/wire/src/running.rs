@@ -17,6 +17,14 @@ pub enum Order {
     Grant(Vec<Grant>),
     /// Append one of these attempts to the queue of each [taker](GrowingQueues::takers).
     GrantAhead(Vec<Assignment>),
+    /// End an attempt without a report, because its mini-batch has succeeded on another node. The node does
+    /// nothing if the attempt has already ended.
+    Cancel {
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// From 1.
+        attempt: u32,
+    },
     /// Workers that wait after a failed attempt continue with their queues.
     GoOn,
     /// Whether a worker of another node is past `init`. If so, the time-out of `init` applies to each worker
@@ -124,6 +132,8 @@ pub enum NodeNews {
         worker: WorkerId,
         /// The mini-batch.
         id: MiniBatchId,
+        /// From 1.
+        attempt: u32,
         /// The age of the attempt.
         age: Duration,
         /// How long the attempt was inside `run`. `None` if `run` had not begun.
@@ -134,9 +144,9 @@ pub enum NodeNews {
         /// Why.
         failure: Failure,
     },
-    /// These mini-batches go back to the leader: their attempts did not begin, or the mini-batches
-    /// are not to blame for the worker's end. They are in the order of their grants.
-    Returned(Vec<MiniBatchId>),
+    /// These mini-batches, each with the number of its attempt, go back to the leader: their attempts did not
+    /// begin, or the mini-batches are not to blame for the worker's end. They are in the order of their grants.
+    Returned(Vec<(MiniBatchId, u32)>),
     /// A worker's result arrived after the node had killed the worker because of this attempt. The
     /// leader ignores the result.
     Late {

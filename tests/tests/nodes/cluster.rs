@@ -230,6 +230,23 @@ pub(crate) fn expected_rows() -> Vec<String> {
     rows_of(FILES)
 }
 
+/// The rows that the job has, in the order of the names of its files.
+pub(crate) fn expected_rows_in_order() -> Vec<String> {
+    let mut expected = expected_rows();
+    expected.sort_by_key(|row| row.split(':').next().map(str::to_owned));
+    expected
+}
+
+/// The rows in the parts of the output, sorted.
+#[track_caller]
+pub(crate) fn rows_of_parts(ran: &Ran) -> Vec<String> {
+    let mut rows = String::new();
+    for part in fs::read_dir(ran.dir().join("shared/out/parallel_run_step")).unwrap() {
+        rows += &fs::read_to_string(part.unwrap().path()).unwrap();
+    }
+    sorted(&rows)
+}
+
 /// The rows of a job with this many files, sorted.
 pub(crate) fn rows_of(files: usize) -> Vec<String> {
     let mut rows: Vec<String> = (0..files).map(|n| format!("{n}.txt: {n}")).collect();

@@ -66,6 +66,17 @@ fn another_leader_takes_the_nodes_over() {
     ran.says("note: node 2 (");
 }
 
+/// A node on which `init` always fails keeps its number, and a machine that waits does the work.
+#[test]
+fn a_node_without_init_is_replaced() {
+    let mut cluster = Cluster::new();
+    cluster.start_agents(2);
+    let job = job(1, "arguments: [--no-init-on, '0']");
+    let ran = cluster.start(job, "leader", &[]).wait();
+    assert_complete(&ran);
+    ran.says("The job fails if no other node joins within 30 s").says("note: node 1 (");
+}
+
 /// The broker may lose everything.
 #[test]
 fn the_broker_may_die() {

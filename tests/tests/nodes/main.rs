@@ -11,3 +11,4 @@ mod losses;
 mod outputs;
 mod proxy;
 mod several;
+mod twins;

@@ -1,6 +1,6 @@
 //! Each kind of output, from three nodes of which one is killed.
 
-use crate::cluster::{Cluster, expected_rows, job, sorted};
+use crate::cluster::{Cluster, expected_rows, expected_rows_in_order, job, rows_of_parts, sorted};
 use sandmill_tests::Ran;
 
 /// Runs a job with these lines on three nodes, and kills one of them as soon as it works.
@@ -20,20 +20,13 @@ fn run_with_a_kill(lines: &str) -> Ran {
 fn rows_in_order() {
     let ran = run_with_a_kill("ordered: true");
     let text = ran.text("shared/out/parallel_run_step.txt");
-    // The files in the order of their names.
-    let mut expected = expected_rows();
-    expected.sort_by_key(|row| row.split(':').next().map(str::to_owned));
-    assert_eq!(text.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(text.lines().collect::<Vec<_>>(), expected_rows_in_order());
 }
 
 #[test]
 fn rows_in_parts() {
     let ran = run_with_a_kill("output_layout: parts");
-    let mut rows = String::new();
-    for part in std::fs::read_dir(ran.dir().join("shared/out/parallel_run_step")).unwrap() {
-        rows += &std::fs::read_to_string(part.unwrap().path()).unwrap();
-    }
-    assert_eq!(sorted(&rows), expected_rows());
+    assert_eq!(rows_of_parts(&ran), expected_rows());
 }
 
 #[test]

@@ -10,6 +10,9 @@ use std::time::Duration;
 pub struct RetryPolicy {
     /// The number of workers wanted on each node.
     pub workers: u32,
+    /// The number of nodes that the job asks for, if nodes may join at any time. `None` if the job has exactly one
+    /// node, from its beginning to its end.
+    pub node_count: Option<u32>,
     /// The maximum number of attempts at each mini-batch; at least 1.
     pub max_try: u32,
     /// How many failed items the job tolerates (rule C9 in docs/parallel-run-step.md, as all rules below).
@@ -50,11 +53,23 @@ impl RetryPolicy {
     /// I2: once a job is older than this, it tolerates fewer failures of `init`.
     pub const INIT_FAILURE_AGE: Duration = Duration::from_secs(120);
 
-    /// I2: how many consecutive failures of `init` per node a job tolerates once it is older than
+    /// I2: how many consecutive failures of `init` for each node a job tolerates once it is older than
     /// [`RetryPolicy::INIT_FAILURE_AGE`].
     pub fn init_failures_when_old(&self) -> u32 {
         self.workers.saturating_mul(2)
     }
+
+    /// I1: if `init` keeps failing on all nodes, a job waits this long for another node. Then it fails.
+    pub const HOPELESS_WAIT: Duration = Duration::from_secs(30);
+
+    /// A mini-batch gets a twin near the job's end if it takes this many times as long as most attempts.
+    pub const TWIN_FACTOR: u32 = 3;
+
+    /// A mini-batch that takes less than this gets no twin, however short the others are.
+    pub const TWIN_MIN_TIME: Duration = Duration::from_secs(1);
+
+    /// How often the leader looks near the job's end for mini-batches that take too long.
+    pub const TWIN_INTERVAL: Duration = Duration::from_millis(500);
 
     /// How long running mini-batches may continue after a cancellation.
     pub const CANCEL_GRACE: Duration = Duration::from_secs(10);

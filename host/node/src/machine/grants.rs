@@ -1,6 +1,6 @@
 //! Assigns attempts to workers, and handles what the workers report about them.
 
-use super::worker::{Activity, HeldAttempt, LiveWorker};
+use super::worker::{Activity, HeldAttempt};
 use super::{NodeAction, NodeMachine};
 use crate::model::{AttemptReport, Failure, FailureKind, MiniBatchId, WorkerId};
 use crate::protocol::{Assignment, Grant, NodeNews};
@@ -17,7 +17,10 @@ impl NodeMachine {
         let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
             Some(id) => self.assign(id, assignment),
-            None => self.report(NodeNews::Returned(vec![assignment.mini_batch.id])),
+            None => {
+                let returned = (assignment.mini_batch.id, assignment.attempt);
+                self.report(NodeNews::Returned(vec![returned]));
+            }
         }
     }
 
@@ -31,7 +34,7 @@ impl NodeMachine {
 
     /// Gives one attempt to each of the workers with the fewest attempts.
     pub(super) fn grant_ahead(&mut self, assignments: Vec<Assignment>) {
-        let depth = self.workers.values().filter_map(LiveWorker::takes_ahead).min();
+        let depth = self.ahead().map(|queues| queues.depth as usize);
         let takers = self
             .workers
             .iter()
@@ -41,7 +44,8 @@ impl NodeMachine {
         for (id, assignment) in takers.into_iter().zip(&mut assignments) {
             self.assign(id, assignment);
         }
-        let left: Vec<MiniBatchId> = assignments.map(|left| left.mini_batch.id).collect();
+        let left: Vec<(MiniBatchId, u32)> =
+            assignments.map(|left| (left.mini_batch.id, left.attempt)).collect();
         if !left.is_empty() {
             self.report(NodeNews::Returned(left));
         }
@@ -141,6 +145,29 @@ impl NodeMachine {
         if gpu_is_broken {
             self.kill_and_return(id);
         }
+        self.end_cancelled(id);
+    }
+
+    /// Ends an attempt, because its mini-batch has succeeded on another node. If the attempt is still in a
+    /// worker's queue, it ends when its turn comes.
+    pub(super) fn cancel(&mut self, id: MiniBatchId, attempt: u32) {
+        let found = self.workers.iter_mut().find_map(|(worker, live)| {
+            let mut held = live.held.iter_mut();
+            Some((*worker, held.find(|held| held.id == id && held.attempt == attempt)?))
+        });
+        // If no worker has it, the report of its end is on its way to the leader.
+        let Some((worker, held)) = found else { return };
+        held.is_cancelled = true;
+        self.end_cancelled(worker);
+    }
+
+    /// Kills a worker whose first attempt is cancelled: a call of `run` cannot be ended in another way. The
+    /// worker's other attempts are returned to the leader.
+    fn end_cancelled(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if worker.held.pop_front_if(|first| first.is_cancelled).is_some() {
+            self.kill_and_return(id);
+        }
     }
 
     /// Discards a report that came after its worker was killed. When we killed the worker, we
@@ -187,6 +214,7 @@ impl NodeMachine {
             self.report(NodeNews::Lost {
                 worker: id,
                 id: first.id,
+                attempt: first.attempt,
                 age,
                 run,
                 process_seconds,
@@ -198,7 +226,8 @@ impl NodeMachine {
     /// Returns attempts to the leader. They do not count as failed.
     pub(super) fn give_back(&mut self, held: VecDeque<HeldAttempt>) {
         if !held.is_empty() {
-            self.report(NodeNews::Returned(held.into_iter().map(|held| held.id).collect()));
+            let returned = held.into_iter().map(|held| (held.id, held.attempt));
+            self.report(NodeNews::Returned(returned.collect()));
         }
     }
 

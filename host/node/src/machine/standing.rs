@@ -43,8 +43,11 @@ impl NodeMachine {
 
     /// The length of the shortest queues that may grow, and the number of these queues. `None` if no queue
     /// may grow.
-    fn ahead(&self) -> Option<GrowingQueues> {
-        let depths = || self.workers.values().filter_map(LiveWorker::takes_ahead);
+    pub(super) fn ahead(&self) -> Option<GrowingQueues> {
+        let depths = || {
+            let workers = self.workers.values().filter(|_| !self.is_ending);
+            workers.filter_map(LiveWorker::takes_ahead)
+        };
         let depth = depths().min()?;
         let takers = depths().filter(|other| *other == depth).count();
         Some(GrowingQueues { depth: count_u32(depth), takers: count_u32(takers) })

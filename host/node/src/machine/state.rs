@@ -104,6 +104,7 @@ impl NodeMachine {
             Order::Want(workers) => self.spawn_wanted(workers),
             Order::Grant(grants) => grants.into_iter().for_each(|grant| self.begin(grant)),
             Order::GrantAhead(assignments) => self.grant_ahead(assignments),
+            Order::Cancel { id, attempt } => self.cancel(id, attempt),
             Order::GoOn => self.resume_waiting(),
             Order::PastInitElsewhere(is_past) => self.past_init_elsewhere = is_past,
             Order::Retire => self.retire(),

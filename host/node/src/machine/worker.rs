@@ -43,6 +43,8 @@ pub(super) struct HeldAttempt {
     items: u64,
     /// See [`Assignment::is_last`].
     is_last: bool,
+    /// Whether the attempt must not run, because its mini-batch has succeeded on another node.
+    pub(super) is_cancelled: bool,
 }
 
 impl HeldAttempt {
@@ -52,6 +54,7 @@ impl HeldAttempt {
             attempt: assignment.attempt,
             items: assignment.mini_batch.planned_items(),
             is_last: assignment.is_last,
+            is_cancelled: false,
         }
     }
 

@@ -117,7 +117,7 @@ impl NodeMachine {
         }
     }
 
-    /// Kills a worker whose GPU is in an unknown state. Its attempts are returned to the leader.
+    /// Kills a worker. Its attempts are returned to the leader, and do not count as failed.
     pub(super) fn kill_and_return(&mut self, id: WorkerId) {
         self.give_back_of(id);
         self.kill(id);

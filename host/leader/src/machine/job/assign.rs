@@ -1,12 +1,13 @@
 //! Decides which node gets the next mini-batch.
 
 use super::JobMachine;
-use super::node::{GrantedAttempt, JobNode};
+use super::granted::GrantedMiniBatch;
+use super::node::JobNode;
 use super::performer::AttemptWorker;
 use super::queue::PendingMiniBatch;
 use crate::machine::RetryPolicy;
 use crate::model::NodeId;
-use crate::protocol::{Assignment, Grant, GrowingQueues, Order};
+use crate::protocol::{Grant, GrowingQueues, Order};
 use std::collections::BTreeMap;
 
 impl JobMachine {
@@ -14,14 +15,23 @@ impl JobMachine {
     /// many mini-batches are waiting, workers get some for their queues, so that they need not wait for the
     /// leader between two mini-batches. Near the end, queues do not grow: a queued mini-batch would wait for
     /// a slow one while other workers idle. Queues also do not grow while a retry is waiting, because the
-    /// next free worker gets the retry.
+    /// next free worker gets the retry. If no mini-batch is waiting, slow ones get twins.
     pub(super) fn assign(&mut self) {
         let is_disk_slow = self.committing.len() >= RetryPolicy::UNWRITTEN;
         let holds_back = is_disk_slow || self.commits_would_end_it();
-        if self.ending.is_none() && !self.queue.is_empty() && !holds_back {
-            self.grant_to_free();
-            if !self.queue.has_retries() {
-                self.grant_ahead();
+        if self.is_near_end() {
+            self.slow_check.get_or_insert(self.now + RetryPolicy::TWIN_INTERVAL);
+            if !holds_back {
+                self.grant_twins();
+            }
+        } else {
+            self.slow_check = None;
+            self.slow.clear();
+            if self.ending.is_none() && !self.queue.is_empty() && !holds_back {
+                self.grant_to_free();
+                if !self.queue.has_retries() {
+                    self.grant_ahead();
+                }
             }
         }
         self.let_workers_continue();
@@ -42,9 +52,9 @@ impl JobMachine {
                 None => self.queue.pop_first(),
             };
             let Some(pending) = next else { break };
-            let failed_on = pending.failed_on.filter(|by| by.node == id).map(|by| by.worker);
-            let assignment = self.grant(id, pending);
-            grants.entry(id).or_default().push(Grant { assignment, failed_on });
+            let grant = self.grant_of(&pending, id);
+            self.note_grant(pending, id);
+            grants.entry(id).or_default().push(grant);
             if let Some(node) = self.nodes.get_mut(&id) {
                 node.standing.loads_one();
             }
@@ -54,6 +64,10 @@ impl JobMachine {
                 break;
             }
         }
+        self.order_grants(grants);
+    }
+
+    pub(super) fn order_grants(&mut self, grants: BTreeMap<NodeId, Vec<Grant>>) {
         for (id, grants) in grants {
             self.order(id, Order::Grant(grants));
         }
@@ -97,15 +111,21 @@ impl JobMachine {
         let mut assignments = Vec::new();
         for _ in 0..takers {
             let Some(pending) = self.queue.pop_first() else { break };
-            assignments.push(self.grant(id, pending));
+            assignments.push(self.assignment(&pending));
+            self.note_grant(pending, id);
         }
         self.order(id, Order::GrantAhead(assignments));
     }
 
-    fn grant(&mut self, node: NodeId, pending: PendingMiniBatch) -> Assignment {
-        let assignment = self.assignment(&pending);
-        self.granted.insert(pending.mini_batch.id, GrantedAttempt { node, runs_on: None, pending });
-        assignment
+    /// The grant of a mini-batch to a node.
+    pub(super) fn grant_of(&self, pending: &PendingMiniBatch, node: NodeId) -> Grant {
+        let failed_on = pending.failed_on.filter(|by| by.node == node).map(|by| by.worker);
+        Grant { assignment: self.assignment(pending), failed_on }
+    }
+
+    fn note_grant(&mut self, pending: PendingMiniBatch, node: NodeId) {
+        let id = pending.mini_batch.id;
+        self.granted.insert(id, GrantedMiniBatch::new(pending, node, self.now));
     }
 
     /// Lets workers continue that have reported a failed attempt, now wait, and got no retry.

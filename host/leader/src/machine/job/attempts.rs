@@ -1,5 +1,6 @@
 //! Attempts: how they end, retries, commits, and what counts as failed.
 
+use super::granted::GrantedMiniBatch;
 use super::performer::{AttemptWorker, LostAttempt};
 use super::queue::PendingMiniBatch;
 use super::types::{Committing, SettledMiniBatch};
@@ -26,10 +27,11 @@ impl JobMachine {
     pub(super) fn attempt_lost(
         &mut self,
         by: AttemptWorker,
-        pending: PendingMiniBatch,
+        granted: GrantedMiniBatch,
         LostAttempt { age, run, process_seconds }: LostAttempt,
         failure: Failure,
     ) {
+        let pending = &granted.pending;
         let mini_batch = &pending.mini_batch;
         let items = ItemCounts::from_returned(mini_batch.planned_items(), 0);
         let report = AttemptReport {
@@ -45,12 +47,32 @@ impl JobMachine {
             )
         };
         let started = self.now.saturating_sub(age);
-        self.settle(by, pending, started, Box::new(report));
+        self.attempt_ended(by, granted, started, Box::new(report));
     }
 
-    /// Handles the end of an attempt. A success goes to the journal. A failure is retried, or goes to the
-    /// journal if no retry is possible.
-    pub(super) fn settle(
+    /// Handles the end of an attempt. If its twin continues, a failure does not count, and a success ends the twin.
+    pub(super) fn attempt_ended(
+        &mut self,
+        by: AttemptWorker,
+        mut granted: GrantedMiniBatch,
+        started: Duration,
+        report: Box<AttemptReport>,
+    ) {
+        if report.outcome.is_err() && !granted.is_over() {
+            self.progressed();
+            self.emit_attempt(by.worker, &granted.pending, started, report, true);
+            granted.note_failure();
+            return self.keep_granted(granted);
+        }
+        if let Some(twin) = granted.remove_last() {
+            self.cancel_twin(&twin, (report.id, report.attempt), by.worker);
+        }
+        self.settle(by, granted.pending, started, report);
+    }
+
+    /// Decides on a mini-batch without other attempts. A success goes to the journal. A failure is retried, or goes to
+    /// the journal if no retry is possible.
+    fn settle(
         &mut self,
         by: AttemptWorker,
         pending: PendingMiniBatch,

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | no mini-batch yet | `first_task_creation_timeout` (docs/parallel-run-step.md A3) |
 //! | a worker in `init` | 3 x `run_invocation_timeout` + 30 s (I3) |
+//! | `init` fails on all nodes | [`RetryPolicy::HOPELESS_WAIT`](crate::machine::RetryPolicy::HOPELESS_WAIT) for another node (I1) |
 //! | loading a mini-batch | `task_overhead_timeout` (A1) |
 //! | `run`, `shutdown` | `run_invocation_timeout` (C16) |
 //! | no progress in planning, running or writing results | `progress_update_timeout` (A2) |
@@ -33,6 +34,7 @@ impl JobMachine {
             .chain(self.job_deadline())
             .chain(self.progress_deadline())
             .chain(self.init_rules_deadline())
+            .chain(self.slow_check)
             .chain(self.queue.next_due(self.now))
             .min()
     }
@@ -57,7 +59,8 @@ impl JobMachine {
     /// results. A job that waits for its nodes makes no progress, and does not fail for it.
     fn progress_deadline(&self) -> Option<Duration> {
         let has_node = self.nodes.values().any(|node| !node.standing.is_ending);
-        let can_work = self.ending.is_none() && has_node;
+        let waits_for_node = !has_node || self.hopeless_since.is_some();
+        let can_work = self.ending.is_none() && !waits_for_node;
         let watched = can_work || !self.committing.is_empty();
         watched.then(|| self.last_progress.saturating_add(self.policy.progress_timeout))
     }
@@ -81,6 +84,7 @@ impl JobMachine {
         if kill_at.is_some_and(|at| at.take_if(|at| now >= *at).is_some()) {
             self.order_end(WorkersEnd::AtOnce);
         }
+        self.find_slow();
         self.ticked = true;
     }
 

@@ -5,7 +5,7 @@ use super::JobMachine;
 use super::node::JobNode;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
-use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId, count_u32};
+use crate::model::{EndedBy, Failure, FailureKind, FirstFailure, WorkerId};
 use crate::protocol::NodePolicy;
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ impl JobMachine {
 
     pub(super) fn init_succeeded(&mut self) {
         self.init_failure = None;
+        self.lost_init_failures = 0;
         self.reported_init_stop = false;
     }
 
@@ -34,26 +35,31 @@ impl JobMachine {
     }
 
     fn is_init_hopeless(&self) -> bool {
-        self.nodes.values().all(|node| self.is_hopeless(node))
+        !self.nodes.is_empty() && self.nodes.values().all(|node| self.is_hopeless(node))
     }
 
-    /// The number of consecutive failures of `init`, summed over all nodes.
+    /// The number of consecutive failures of `init`, summed over all nodes that ever joined.
     fn init_failures(&self) -> u32 {
-        self.nodes.values().map(|node| node.standing.init_failures).sum()
+        let failures = self.nodes.values().map(|node| node.standing.init_failures);
+        failures.fold(self.lost_init_failures, u32::saturating_add)
     }
 
     fn has_good_worker(&self) -> bool {
         self.nodes.values().any(|node| node.standing.has_good)
     }
 
-    /// I1 and I2. The job continues as long as there is a worker whose `init` succeeded.
-    pub(super) fn check_init_rules(&mut self) {
+    /// I1 and I2. The job continues as long as there is a worker whose `init` succeeded. `has_ticked`: whether the
+    /// messages that have arrived are handled.
+    pub(super) fn check_init_rules(&mut self, has_ticked: bool) {
         let failures = self.init_failures();
         if failures == 0 || self.ending.is_some() {
+            self.hopeless_since = None;
             return;
         }
+        let is_hopeless = self.is_init_hopeless();
         if self.has_good_worker() {
-            if self.is_init_hopeless() && !self.reported_init_stop {
+            self.hopeless_since = None;
+            if is_hopeless && !self.reported_init_stop {
                 self.reported_init_stop = true;
                 self.notice(format!(
                     "init failed {failures} times in a row: no new workers are started, and \
@@ -63,30 +69,51 @@ impl JobMachine {
             return;
         }
         let is_old = self.now > RetryPolicy::INIT_FAILURE_AGE;
-        if self.is_init_hopeless() || (is_old && self.init_fails_too_often_when_old()) {
-            let message = self.init_failure.as_ref().map(|first| first.failure.message.as_str());
-            self.fail(
-                EndedBy::InitFailures,
-                format!(
-                    "init failed {failures} times in a row, on every worker that was started: {}",
-                    message.unwrap_or_default()
-                ),
-            );
+        let reason = format!(
+            "init failed {failures} times in a row, on every worker that was started: {}",
+            self.init_failure.as_ref().map_or("", |first| first.failure.message.as_str())
+        );
+        if (is_hopeless && self.no_node_saves_it(has_ticked, &reason))
+            || (is_old && self.init_fails_too_often_when_old())
+        {
+            return self.fail(EndedBy::InitFailures, reason);
+        }
+        if !is_hopeless {
+            self.hopeless_since = None;
         }
     }
 
-    fn init_fails_too_often_when_old(&self) -> bool {
-        let most_per_node = self.policy.init_failures_when_old();
-        self.init_failures() > most_per_node.saturating_mul(count_u32(self.nodes.len().max(1)))
+    /// I1: whether the job has waited long enough for a node on which `init` may succeed.
+    fn no_node_saves_it(&mut self, has_ticked: bool, reason: &str) -> bool {
+        if self.policy.node_count.is_none() {
+            return true;
+        }
+        let Some(since) = self.hopeless_since else {
+            self.hopeless_since = Some(self.now);
+            let wait = RetryPolicy::HOPELESS_WAIT.as_secs();
+            self.notice(format!("{reason}. The job fails if no other node joins within {wait} s"));
+            return false;
+        };
+        has_ticked && self.now >= since.saturating_add(RetryPolicy::HOPELESS_WAIT)
     }
 
-    /// The time at which the job fails because it becomes too old for its failures of `init` (rule
-    /// I2). `None` if the job does not fail for this reason without a further failure of `init`.
+    /// I2 counts the smaller number of the nodes that the job asks for and the nodes that ever joined.
+    fn init_fails_too_often_when_old(&self) -> bool {
+        let nodes = self.joined.min(self.policy.node_count.unwrap_or(1)).max(1);
+        self.init_failures() > self.policy.init_failures_when_old().saturating_mul(nodes)
+    }
+
+    /// The time at which the job fails because it becomes too old for its failures of `init` (rule I2), or because no
+    /// other node has joined (rule I1). `None` if the job does not fail for these reasons without a further failure of
+    /// `init`.
     pub(super) fn init_rules_deadline(&self) -> Option<Duration> {
+        let hopeless_since = self.hopeless_since.filter(|_| self.ending.is_none());
+        let waits_until = hopeless_since.map(|at| at.saturating_add(RetryPolicy::HOPELESS_WAIT));
         let due = self.ending.is_none()
             && self.now <= RetryPolicy::INIT_FAILURE_AGE
             && self.init_fails_too_often_when_old()
             && !self.has_good_worker();
-        due.then_some(RetryPolicy::INIT_FAILURE_AGE + Duration::from_millis(1))
+        let too_old = due.then_some(RetryPolicy::INIT_FAILURE_AGE + Duration::from_millis(1));
+        waits_until.into_iter().chain(too_old).min()
     }
 }

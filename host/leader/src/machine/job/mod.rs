@@ -9,6 +9,7 @@ mod assign;
 mod attempts;
 mod deadlines;
 mod ending;
+mod granted;
 mod init;
 mod limits;
 mod news;
@@ -18,6 +19,7 @@ mod performer;
 mod queue;
 mod state;
 mod thresholds;
+mod twins;
 mod types;
 mod unknown_keys;
 

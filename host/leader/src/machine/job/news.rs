@@ -1,7 +1,7 @@
 //! Handles the reports of nodes.
 
 use super::JobMachine;
-use super::node::GrantedAttempt;
+use super::granted::GrantedMiniBatch;
 use super::performer::{AttemptWorker, LostAttempt};
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
@@ -25,45 +25,39 @@ impl JobMachine {
             NodeNews::Ready { worker, start, init } => self.on_ready(worker, start, init),
             NodeNews::InitFailed { worker, failure } => self.on_init_failed(worker, failure),
             NodeNews::Started { worker, id: batch, attempt } => {
-                let granted = self.granted.get_mut(&batch);
-                if let Some(granted) = granted.filter(|granted| granted.node == id) {
-                    granted.runs_on = Some(worker);
-                }
-                self.on_started(worker, batch, attempt);
+                self.on_started(id, worker, (batch, attempt));
             }
             NodeNews::Finished { worker, age, has_run, report } => {
-                let Some(granted) = self.remove_granted(id, report.id) else { return };
+                let Some(granted) = self.remove_granted(id, (report.id, report.attempt)) else {
+                    return;
+                };
                 // An attempt that has entered `run` was counted when it did so.
                 if !has_run {
                     self.count_begun(granted.pending.attempt);
                 }
                 let by = AttemptWorker { node: id, worker };
-                let pending = granted.pending;
                 // A node on this machine has checked this already.
-                let is_expected = report.attempt == pending.attempt
-                    && report.fits(pending.mini_batch.planned_items());
-                if !is_expected {
+                if !report.fits(granted.pending.mini_batch.planned_items()) {
                     let text = "its node reported what does not fit to the mini-batch";
                     let failure = Failure::new(FailureKind::WorkerDied, text);
-                    return self.attempt_lost(by, pending, LostAttempt::default(), failure);
+                    return self.attempt_lost(by, granted, LostAttempt::default(), failure);
                 }
-                let started = self.now.saturating_sub(age);
-                self.settle(by, pending, started, report);
+                if report.outcome.is_ok() {
+                    self.times.add(age);
+                }
+                self.attempt_ended(by, granted, self.now.saturating_sub(age), report);
             }
-            NodeNews::Lost { worker, id: batch, age, run, process_seconds, failure } => {
-                let Some(granted) = self.remove_granted(id, batch) else { return };
+            NodeNews::Lost { worker, id: batch, attempt, age, run, process_seconds, failure } => {
+                let Some(granted) = self.remove_granted(id, (batch, attempt)) else { return };
                 let by = AttemptWorker { node: id, worker };
-                self.attempt_lost(
-                    by,
-                    granted.pending,
-                    LostAttempt { age, run, process_seconds },
-                    failure,
-                );
+                self.attempt_lost(by, granted, LostAttempt { age, run, process_seconds }, failure);
             }
-            NodeNews::Returned(ids) => {
-                for batch in ids.into_iter().rev() {
-                    if let Some(granted) = self.remove_granted(id, batch) {
-                        self.put_back(granted.pending);
+            NodeNews::Returned(attempts) => {
+                for attempt in attempts.into_iter().rev() {
+                    match self.remove_granted(id, attempt) {
+                        Some(granted) if granted.is_over() => self.put_back(granted.pending),
+                        Some(granted) => self.keep_granted(granted),
+                        None => {}
                     }
                 }
             }
@@ -80,10 +74,25 @@ impl JobMachine {
         }
     }
 
-    /// Removes and returns an attempt that was granted to this node. The node no longer has it.
-    fn remove_granted(&mut self, node: NodeId, id: MiniBatchId) -> Option<GrantedAttempt> {
-        self.granted.get(&id).filter(|granted| granted.node == node)?;
+    /// Removes an attempt that was granted to this node, and that the node no longer has. Also removes and returns
+    /// its mini-batch, which may have another attempt. `None` if the node has no such attempt: its message crossed the
+    /// order to cancel the attempt.
+    fn remove_granted(
+        &mut self,
+        node: NodeId,
+        (id, attempt): (MiniBatchId, u32),
+    ) -> Option<GrantedMiniBatch> {
+        let granted = self.granted.get_mut(&id)?;
+        if granted.pending.attempt != attempt {
+            return None;
+        }
+        granted.remove(node)?;
         self.granted.remove(&id)
+    }
+
+    /// Keeps a mini-batch whose other attempt continues.
+    pub(super) fn keep_granted(&mut self, granted: GrantedMiniBatch) {
+        self.granted.insert(granted.pending.mini_batch.id, granted);
     }
 
     fn on_standing(&mut self, id: NodeId, standing: WorkersStanding) {
@@ -170,7 +179,12 @@ impl JobMachine {
         });
     }
 
-    fn on_started(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+    fn on_started(&mut self, node: NodeId, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
+        let granted = self.granted.get_mut(&id);
+        let granted = granted.filter(|granted| granted.pending.attempt == attempt);
+        let Some(begun) = granted.and_then(|granted| granted.attempt_on(node)) else { return };
+        begun.runs_on = Some(worker);
+        begun.since = self.now;
         self.count_begun(attempt);
         self.progressed();
         self.emit(EventKind::AttemptStarted { worker: worker.to_string(), id, attempt });

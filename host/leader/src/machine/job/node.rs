@@ -1,7 +1,5 @@
 //! What the job's state machine knows about a node.
 
-use super::queue::PendingMiniBatch;
-use crate::model::{NodeId, WorkerId};
 use crate::protocol::WorkersStanding;
 use std::time::Duration;
 
@@ -36,13 +34,4 @@ impl JobNode {
     pub(super) fn has_answered(&self) -> bool {
         self.standing.grants == self.grants
     }
-}
-
-/// An attempt that was granted to a node.
-#[derive(Debug)]
-pub(super) struct GrantedAttempt {
-    pub(super) node: NodeId,
-    /// The worker that is inside `run` for this attempt. `None` before `run` begins.
-    pub(super) runs_on: Option<WorkerId>,
-    pub(super) pending: PendingMiniBatch,
 }

@@ -6,12 +6,13 @@ use super::performer::{AttemptWorker, LostAttempt};
 use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
-use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, count_u32};
+use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, WorkerId, count_u32};
 use crate::protocol::{Order, WorkersEnd};
 
 impl JobMachine {
     pub(super) fn on_node_joined(&mut self, node: NodeId, workers: u32) {
         self.nodes.insert(node, JobNode { workers, ..JobNode::default() });
+        self.joined += 1;
         // The job did not have to make progress while it had no node.
         self.progressed();
         if self.ending.is_some() {
@@ -19,19 +20,25 @@ impl JobMachine {
         }
     }
 
-    /// Handles the loss of a node. Its mini-batches are granted again, and the lost attempts do not count as
-    /// tries. But a mini-batch has failed once [`RetryPolicy::MAX_NODE_LOSSES`] nodes were lost while running
-    /// it.
+    /// Handles the loss of a node. Its mini-batches are granted again, unless their twins continue. The lost attempts
+    /// do not count as tries. But a mini-batch has failed once [`RetryPolicy::MAX_NODE_LOSSES`] nodes were lost while
+    /// running it.
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         let Some(lost) = self.nodes.remove(&node) else { return };
         self.repeat_shutdown(&lost);
-        let mut granted: Vec<MiniBatchId> = self.granted_to(node);
+        self.lost_init_failures =
+            self.lost_init_failures.saturating_add(lost.standing.init_failures);
+        let granted = self.granted.iter_mut();
+        let attempts =
+            granted.filter_map(|(id, granted)| Some((*id, granted.remove(node)?.runs_on)));
+        let mut attempts: Vec<(MiniBatchId, Option<WorkerId>)> = attempts.collect();
         // Put back the last mini-batch first, so that the first one ends up at the front of the queue.
-        granted.sort_unstable();
-        for id in granted.into_iter().rev() {
+        attempts.sort_unstable();
+        for (id, runs_on) in attempts.into_iter().rev() {
             let Some(mut granted) = self.granted.remove(&id) else { continue };
-            granted.pending.losses += u32::from(granted.runs_on.is_some());
-            match granted.runs_on {
+            granted.pending.losses += u32::from(runs_on.is_some());
+            match runs_on {
+                _ if !granted.is_over() => self.keep_granted(granted),
                 Some(worker) if granted.pending.losses >= RetryPolicy::MAX_NODE_LOSSES => {
                     let text = format!(
                         "{} nodes were lost while they ran it",
@@ -39,7 +46,7 @@ impl JobMachine {
                     );
                     let failure = Failure::new(FailureKind::WorkerDied, text);
                     let by = AttemptWorker { node, worker };
-                    self.attempt_lost(by, granted.pending, LostAttempt::default(), failure);
+                    self.attempt_lost(by, granted, LostAttempt::default(), failure);
                 }
                 _ => self.put_back(granted.pending),
             }
@@ -58,11 +65,6 @@ impl JobMachine {
             // The nodes that know of the end no longer start workers. Others may join.
             self.ending.take_if(|ending| ending.status == JobStatus::Completed);
         }
-    }
-
-    fn granted_to(&self, node: NodeId) -> Vec<MiniBatchId> {
-        let granted = self.granted.iter().filter(|(_, granted)| granted.node == node);
-        granted.map(|(id, _)| *id).collect()
     }
 
     /// Puts a mini-batch back at the front of its queue. Its attempt was not begun, or ended for a reason

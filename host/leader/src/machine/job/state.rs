@@ -1,7 +1,9 @@
 //! The state machine of a job: its state and its interface.
 
-use super::node::{GrantedAttempt, JobNode};
+use super::granted::GrantedMiniBatch;
+use super::node::JobNode;
 use super::queue::{MiniBatchQueue, PendingMiniBatch, QueueTurns};
+use super::twins::AttemptTimes;
 use super::types::{Committing, JobAction, JobEnding, JobMessage, JobOutput};
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
@@ -24,8 +26,16 @@ pub struct JobMachine {
     pub(super) outputs: Vec<JobOutput>,
     /// The nodes that take part.
     pub(super) nodes: BTreeMap<NodeId, JobNode>,
-    /// Attempts that were granted to nodes.
-    pub(super) granted: HashMap<MiniBatchId, GrantedAttempt>,
+    /// How many nodes have ever joined.
+    pub(super) joined: u32,
+    /// Mini-batches that were granted to nodes.
+    pub(super) granted: HashMap<MiniBatchId, GrantedMiniBatch>,
+    /// How long attempts take.
+    pub(super) times: AttemptTimes,
+    /// Near the job's end: when to look next for mini-batches that take too long.
+    pub(super) slow_check: Option<Duration>,
+    /// Mini-batches that take too long and wait for a twin, the slowest first.
+    pub(super) slow: Vec<MiniBatchId>,
     /// Mini-batches that wait for a node.
     pub(super) queue: MiniBatchQueue,
     /// How many attempts have begun, including those whose mini-batch could not be loaded.
@@ -70,6 +80,10 @@ pub struct JobMachine {
     pub(super) last_arrival: Duration,
     /// The first failure of `init` since a worker's `init` last succeeded (rules I1 and I2).
     pub(super) init_failure: Option<FirstFailure>,
+    /// Failures of `init` on lost nodes since a worker's `init` last succeeded.
+    pub(super) lost_init_failures: u32,
+    /// Since when `init` keeps failing on all nodes. `None` if it does not.
+    pub(super) hopeless_since: Option<Duration>,
     /// Whether the user was notified that no new workers are started.
     pub(super) reported_init_stop: bool,
     pub(super) reported_spawn_trouble: bool,
@@ -112,7 +126,11 @@ impl JobMachine {
             now: Duration::ZERO,
             outputs: Vec::new(),
             nodes: BTreeMap::new(),
+            joined: 0,
             granted: HashMap::new(),
+            times: AttemptTimes::default(),
+            slow_check: None,
+            slow: Vec::new(),
             queue: MiniBatchQueue::default(),
             begun: 0,
             no_pause_until: Duration::ZERO,
@@ -138,6 +156,8 @@ impl JobMachine {
             last_progress: Duration::ZERO,
             last_arrival: Duration::ZERO,
             init_failure: None,
+            lost_init_failures: 0,
+            hopeless_since: None,
             reported_init_stop: false,
             reported_spawn_trouble: false,
             waits_since: None,
@@ -170,11 +190,12 @@ impl JobMachine {
         if self.finished {
             return Vec::new();
         }
-        if std::mem::take(&mut self.ticked) {
+        let has_ticked = std::mem::take(&mut self.ticked);
+        if has_ticked {
             self.check_progress();
         }
         self.check_thresholds();
-        self.check_init_rules();
+        self.check_init_rules(has_ticked);
         self.want_workers();
         self.assign();
         self.check_end();

@@ -11,18 +11,22 @@
 
 mod checks;
 mod cluster;
+mod cluster_checks;
+mod cluster_node;
 mod dice;
 mod steps;
 mod world;
 
-use cluster::Cluster;
+use cluster::{Cluster, ClusterSize, TwinCounts};
 use dice::SimulationRandom;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use world::SimulatedWorld;
 
-/// How many schedules run, unless the environment variable SANDMILL_SCHEDULES says otherwise.
+/// How many schedules run with one node, unless the environment variable SANDMILL_SCHEDULES says otherwise.
 const DEFAULT_SCHEDULES: u32 = 100_000;
+/// How many schedules run with several nodes, unless the same variable says otherwise.
+const CLUSTER_SCHEDULES: u32 = 20_000;
 
 /// The maximum number of random steps in a schedule.
 const MAX_STEPS: u16 = 120;
@@ -37,31 +41,62 @@ fn run(seed: u64, length: u16) {
 
 #[test]
 fn every_schedule_keeps_the_invariants() {
-    run_schedules(run);
+    run_schedules(run, DEFAULT_SCHEDULES);
 }
 
-/// The same as above, with several nodes that join and are lost.
+/// The same as above, with several nodes that join, leave and are lost.
 #[test]
 fn every_schedule_of_nodes_ends_each_mini_batch_once() {
-    run_schedules(run_cluster);
+    let run = |seed, length| {
+        run_cluster(seed, length);
+    };
+    run_schedules(run, CLUSTER_SCHEDULES);
 }
 
-fn run_cluster(seed: u64, length: u16) {
-    let mut cluster = Cluster::new(SimulationRandom::new(seed));
-    for _ in 0..4 * length {
+fn run_cluster(seed: u64, length: u16) -> TwinCounts {
+    // In some schedules, there are many nodes.
+    let nodes = if seed.is_multiple_of(8) { 8 } else { 3 };
+    let size = ClusterSize { nodes, mini_batches: 14 };
+    let mut cluster = Cluster::new(SimulationRandom::new(seed), size);
+    for _ in 0..8 * length {
         cluster.step();
     }
     cluster.settle();
+    cluster.counts
 }
 
-fn run_schedules(run: fn(u64, u16)) {
+/// The schedules contain enough twins to test them.
+#[test]
+fn schedules_contain_twins() {
+    let mut sum = TwinCounts::default();
+    for seed in 0..500 {
+        let TwinCounts { twins, cancelled, uncounted_failures } = run_cluster(seed, 30);
+        sum.twins += twins;
+        sum.cancelled += cancelled;
+        sum.uncounted_failures += uncounted_failures;
+    }
+    assert!(sum.twins > 50 && sum.cancelled > 50 && sum.uncounted_failures > 0, "{sum:?}");
+}
+
+#[test]
+fn a_large_cluster_completes() {
+    for seed in 0..2 {
+        let size = ClusterSize { nodes: 100, mini_batches: 600 };
+        let mut cluster = Cluster::new(SimulationRandom::new(seed), size);
+        for _ in 0..3000 {
+            cluster.step();
+        }
+        cluster.settle();
+    }
+}
+
+fn run_schedules(run: fn(u64, u16), count: u32) {
     if let Ok(schedule) = std::env::var("SANDMILL_SCHEDULE") {
         let (seed, length) = schedule.split_once(':').expect("SANDMILL_SCHEDULE=SEED:LENGTH");
         return run(seed.parse().expect("a seed"), length.parse().expect("a length"));
     }
     let wanted = std::env::var("SANDMILL_SCHEDULES").ok();
-    let schedules =
-        wanted.map_or(DEFAULT_SCHEDULES, |text| text.parse().expect("a number of schedules"));
+    let schedules = wanted.map_or(count, |text| text.parse().expect("a number of schedules"));
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     std::thread::scope(|scope| {
         for thread in 0..threads {

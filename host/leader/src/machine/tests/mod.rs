@@ -2,6 +2,7 @@
 //! file has the common helpers.
 
 mod attempts;
+mod cancel;
 mod ending;
 mod init;
 mod joined;
@@ -13,6 +14,7 @@ mod retries;
 mod room;
 mod thresholds;
 mod time_outs;
+mod twins;
 
 use super::{LocalMachine, MachineAction, MachineMessage, RetryPolicy};
 use crate::event::EventKind;
@@ -31,6 +33,7 @@ const W0: WorkerId = WorkerId(0);
 pub(super) fn policy() -> RetryPolicy {
     RetryPolicy {
         workers: 1,
+        node_count: None,
         max_try: 2,
         error_threshold: ErrorThreshold::AtMost(0),
         allowed_failed_count: ErrorThreshold::Ignore,

@@ -6,14 +6,15 @@ use super::*;
 use crate::model::{EndedBy, NodeId};
 use crate::protocol::{NodeNews, Order, WorkersEnd, WorkersStanding};
 
-const A: NodeId = NodeId(0);
-const B: NodeId = NodeId(1);
+pub(super) const A: NodeId = NodeId(0);
+pub(super) const B: NodeId = NodeId(1);
 /// The most workers of each node.
-const WORKERS: u32 = 1;
+pub(super) const WORKERS: u32 = 1;
 
 /// A job with nodes A and B, whose plan is complete.
-fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
+pub(super) fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
     let restored = Restored::default();
+    let policy = RetryPolicy { node_count: Some(2), ..policy };
     let mut job = JobMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
     send(&mut job, JobMessage::NodeJoined(A, WORKERS), 0);
     send(&mut job, JobMessage::NodeJoined(B, WORKERS), 0);
@@ -22,23 +23,27 @@ fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
     job
 }
 
-fn send(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput> {
+pub(super) fn send(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput> {
     let mut outputs = job.handle(message, secs(second));
     outputs.extend(job.decide());
     outputs
 }
 
-fn report_state(job: &mut JobMachine, node: NodeId, standing: WorkersStanding) -> Vec<JobOutput> {
+pub(super) fn report_state(
+    job: &mut JobMachine,
+    node: NodeId,
+    standing: WorkersStanding,
+) -> Vec<JobOutput> {
     send(job, JobMessage::Node(node, NodeNews::Standing(standing)), 1)
 }
 
 /// A node with one idle worker, after this many grants.
-fn idle(grants: u64) -> WorkersStanding {
+pub(super) fn idle(grants: u64) -> WorkersStanding {
     WorkersStanding { idle: 1, has_good: true, grants, ..WorkersStanding::default() }
 }
 
 /// For each granted attempt: the node, the mini-batch and the attempt's number.
-fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
+pub(super) fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
     let grants = outputs.iter().filter_map(|output| match output {
         JobOutput::Order(node, Order::Grant(grants)) => Some((node, grants)),
         _ => None,
@@ -51,13 +56,13 @@ fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
     each.collect()
 }
 
-fn start(job: &mut JobMachine, node: NodeId, id: u64) {
+pub(super) fn start(job: &mut JobMachine, node: NodeId, id: u64) {
     let news = NodeNews::Started { worker: WorkerId(node.0), id: MiniBatchId(id), attempt: 1 };
     send(job, JobMessage::Node(node, news), 1);
 }
 
 /// The message of the failure that is committed.
-fn committed_failure(outputs: &[JobOutput]) -> Option<String> {
+pub(super) fn committed_failure(outputs: &[JobOutput]) -> Option<String> {
     outputs.iter().find_map(|output| match output {
         JobOutput::Do(JobAction::Commit(settled)) => {
             settled.report.outcome.as_ref().err().map(|failure| failure.message.clone())
@@ -73,7 +78,7 @@ fn ended_by(outputs: &[JobOutput]) -> Option<EndedBy> {
     })
 }
 
-fn finished(message: MachineMessage) -> NodeNews {
+pub(super) fn finished(message: MachineMessage) -> NodeNews {
     let MachineMessage::Finished(worker, report) = message else { unreachable!() };
     NodeNews::Finished { worker, age: secs(1), has_run: true, report }
 }
@@ -148,13 +153,28 @@ fn a_retry_goes_to_another_node() {
     assert_eq!(granted(&send(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
 }
 
-/// Rule I1 in docs/parallel-run-step.md: a node on which `init` keeps failing starts no more workers. The job
-/// ends when this is true of all nodes.
+fn hopeless() -> WorkersStanding {
+    WorkersStanding { init_failures: 3, ..WorkersStanding::default() }
+}
+
+fn notices_of(outputs: &[JobOutput]) -> Vec<String> {
+    let pick = |output: &JobOutput| match output {
+        JobOutput::Do(JobAction::Emit(EventKind::Notice { message })) => Some(message.clone()),
+        _ => None,
+    };
+    outputs.iter().filter_map(pick).collect()
+}
+
+fn is_end(output: &JobOutput) -> bool {
+    matches!(output, JobOutput::Order(_, Order::End(WorkersEnd::AtOnce)))
+}
+
+/// Rule I1 in docs/parallel-run-step.md: a node on which `init` keeps failing starts no more workers. If this is
+/// true of all nodes, the job waits 30 s for another node, and then ends.
 #[test]
 fn i1_holds_for_each_node() {
     let mut job = on_two_nodes(policy(), 9);
-    let hopeless = WorkersStanding { init_failures: 3, ..WorkersStanding::default() };
-    let outputs = report_state(&mut job, A, hopeless);
+    let outputs = report_state(&mut job, A, hopeless());
     let wants: Vec<_> = outputs
         .iter()
         .filter_map(|output| match output {
@@ -163,14 +183,61 @@ fn i1_holds_for_each_node() {
         })
         .collect();
     assert_eq!(wants, [(B, 1)]);
-    let is_end =
-        |output: &JobOutput| matches!(output, JobOutput::Order(_, Order::End(WorkersEnd::AtOnce)));
+    assert_eq!(notices_of(&outputs), [""; 0]);
+    let outputs = report_state(&mut job, B, hopeless());
     assert!(!outputs.iter().any(is_end));
-    let outputs = report_state(&mut job, B, hopeless);
+    insta::assert_snapshot!(notices_of(&outputs).join("\n"), @"init failed 6 times in a row, on every worker that was started: . The job fails if no other node joins within 30 s");
+    assert_eq!(job.next_deadline(), Some(secs(31)));
+    // Only a tick shows that no other message is waiting.
+    let notice = JobMessage::Notice("time passes".to_owned());
+    assert!(!send(&mut job, notice, 32).iter().any(is_end));
+    let outputs = send(&mut job, JobMessage::Tick, 32);
     assert_eq!(outputs.iter().filter(|output| is_end(output)).count(), 2);
-    let ended = WorkersStanding { is_ending: true, ..hopeless };
+    let ended = WorkersStanding { is_ending: true, ..hopeless() };
     assert_eq!(ended_by(&report_state(&mut job, A, ended)), None, "B has not ended");
     assert_eq!(ended_by(&report_state(&mut job, B, ended)), Some(EndedBy::InitFailures));
+}
+
+/// Rule I1: a node that joins in time continues the job. If `init` fails there, too, the job waits again.
+#[test]
+fn i1_another_node_may_save_the_job() {
+    let mut job = on_two_nodes(RetryPolicy { progress_timeout: secs(20), ..policy() }, 9);
+    report_state(&mut job, A, hopeless());
+    report_state(&mut job, B, hopeless());
+    let c = NodeId(2);
+    // The wait is not a lack of progress.
+    assert!(!send(&mut job, JobMessage::Tick, 25).iter().any(is_end));
+    send(&mut job, JobMessage::NodeJoined(c, WORKERS), 30);
+    assert!(!send(&mut job, JobMessage::Tick, 40).iter().any(is_end));
+    let news = JobMessage::Node(c, NodeNews::Standing(hopeless()));
+    assert_eq!(notices_of(&send(&mut job, news, 45)).len(), 1);
+    assert!(!send(&mut job, JobMessage::Tick, 74).iter().any(is_end));
+    assert!(send(&mut job, JobMessage::Tick, 75).iter().any(is_end));
+}
+
+/// Rule I2 counts the smaller number of the nodes that the job asks for and the nodes that ever joined, and the
+/// failures of lost nodes.
+#[test]
+fn i2_counts_the_nodes_that_ever_joined() {
+    let failed = |init_failures| WorkersStanding { init_failures, ..WorkersStanding::default() };
+    // Each of two nodes may fail 2 times.
+    let mut job = on_two_nodes(policy(), 9);
+    report_state(&mut job, A, failed(2));
+    report_state(&mut job, B, failed(2));
+    assert!(!send(&mut job, JobMessage::Tick, 121).iter().any(is_end));
+    // A third node does not raise the limit, because the job asks for two.
+    send(&mut job, JobMessage::NodeLost(A), 122);
+    send(&mut job, JobMessage::NodeJoined(NodeId(2), WORKERS), 122);
+    let news = JobMessage::Node(NodeId(2), NodeNews::Standing(failed(1)));
+    assert!(send(&mut job, news, 123).iter().any(is_end));
+    // Failures before the last success do not count.
+    let mut job = on_two_nodes(policy(), 9);
+    report_state(&mut job, A, failed(2));
+    send(&mut job, JobMessage::NodeLost(A), 2);
+    let ready = NodeNews::Ready { worker: WorkerId(1), start: secs(1), init: CallStats::default() };
+    send(&mut job, JobMessage::Node(B, ready), 3);
+    report_state(&mut job, B, failed(2));
+    assert!(!send(&mut job, JobMessage::Tick, 121).iter().any(is_end));
 }
 
 /// Rule I3: a worker that stays inside `init` is late once another worker, on any node, is past `init`.

@@ -1,0 +1,215 @@
+//! The nodes of a simulated cluster, and their workers.
+
+use super::cluster::Cluster;
+use super::steps::{report, success};
+use super::world::ITEMS;
+use crate::model::{CallStats, Failure, FailureKind, MiniBatchId, NodeId, WorkerExit, WorkerId};
+use crate::protocol::{Assignment, NodeNews, Order};
+use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+#[derive(Debug, Default)]
+pub(super) struct ClusterWorker {
+    is_ready: bool,
+    has_started: bool,
+    awaits_decision: bool,
+    asked_to_end: bool,
+    pub(super) is_killed: bool,
+    /// Whether the worker does nothing until it is killed.
+    hangs: bool,
+    inbox: VecDeque<Assignment>,
+}
+
+#[derive(Debug)]
+pub(super) struct SimulatedNode {
+    pub(super) machine: NodeMachine,
+    /// Orders that were sent but have not arrived at the node.
+    pub(super) orders: VecDeque<Order>,
+    /// News that were sent but have not arrived at the leader.
+    pub(super) news: VecDeque<NodeNews>,
+    pub(super) workers: BTreeMap<WorkerId, ClusterWorker>,
+    /// The attempts that the leader has cancelled, and that the node knows of.
+    pub(super) cancelled: BTreeSet<(MiniBatchId, u32)>,
+    /// The attempts that the node has returned to the leader. A worker that still has them is killed before it begins
+    /// them.
+    returned: BTreeSet<(MiniBatchId, u32)>,
+    /// Whether the node leaves as soon as its workers have ended.
+    pub(super) is_draining: bool,
+}
+
+impl SimulatedNode {
+    pub(super) fn new(machine: NodeMachine) -> Self {
+        Self {
+            machine,
+            orders: VecDeque::new(),
+            news: VecDeque::new(),
+            workers: BTreeMap::new(),
+            cancelled: BTreeSet::new(),
+            returned: BTreeSet::new(),
+            is_draining: false,
+        }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.machine.standing().is_ending && self.workers.is_empty()
+    }
+
+    fn live_workers(&self) -> impl Iterator<Item = &ClusterWorker> {
+        self.workers.values().filter(|worker| !worker.is_killed)
+    }
+
+    /// The attempts of live workers that are neither cancelled nor returned.
+    pub(super) fn attempts(&self) -> impl Iterator<Item = (MiniBatchId, u32)> {
+        let held = self.live_workers().flat_map(|worker| &worker.inbox).map(name_of);
+        held.filter(|(id, attempt)| {
+            let (id, attempt) = (*id, *attempt);
+            let is_ordered = self.orders.contains(&Order::Cancel { id, attempt });
+            let is_out = |set: &BTreeSet<_>| set.contains(&(id, attempt));
+            !is_ordered && !is_out(&self.cancelled) && !is_out(&self.returned)
+        })
+    }
+
+    /// Checks that no worker runs an attempt that the node knows to be cancelled, or that it has returned.
+    pub(super) fn check_cancelled(&self) {
+        let first = self.live_workers().filter_map(|worker| worker.inbox.front());
+        for attempt in first.map(name_of) {
+            let is_out = self.cancelled.contains(&attempt) || self.returned.contains(&attempt);
+            assert!(!is_out, "{attempt:?} must not run: {self:#?}");
+        }
+    }
+
+    /// Checks that an order grants no attempt that the node already has, or has had before it was cancelled.
+    pub(super) fn check_order(&self, order: &Order) {
+        let held: BTreeSet<(MiniBatchId, u32)> =
+            self.attempts().chain(self.orders.iter().flat_map(granted_by)).collect();
+        for attempt in granted_by(order) {
+            let is_new = !held.contains(&attempt) && !self.cancelled.contains(&attempt);
+            assert!(is_new, "{attempt:?} is granted twice to a node: {self:#?}");
+        }
+    }
+
+    /// Carries out what the node's state machine decided. Returns the workers that were started. Adds to `killed` the
+    /// attempts that a kill ended.
+    pub(super) fn follow(
+        &mut self,
+        outputs: Vec<NodeOutput>,
+        killed: &mut BTreeSet<(WorkerId, MiniBatchId, u32)>,
+    ) -> Vec<WorkerId> {
+        let mut spawned = Vec::new();
+        for output in outputs {
+            match output {
+                NodeOutput::Report(news) => {
+                    if let NodeNews::Returned(attempts) = &news {
+                        self.returned.extend(attempts);
+                    }
+                    self.news.push_back(news);
+                }
+                NodeOutput::Do(NodeAction::Spawn(worker, _)) => {
+                    let is_new = self.workers.insert(worker, ClusterWorker::default()).is_none();
+                    assert!(is_new, "{worker} is started twice");
+                    spawned.push(worker);
+                }
+                NodeOutput::Do(NodeAction::Kill(id)) => {
+                    let Some(worker) = self.workers.get_mut(&id) else { continue };
+                    worker.is_killed = true;
+                    let ended = worker.inbox.iter();
+                    killed.extend(ended.map(|ended| (id, ended.mini_batch.id, ended.attempt)));
+                }
+                NodeOutput::Do(action) => self.act(action),
+            }
+        }
+        self.news.push_back(NodeNews::Standing(self.machine.standing()));
+        spawned
+    }
+
+    /// Applies an action to a running worker.
+    fn act(&mut self, action: NodeAction) {
+        let (NodeAction::Spawn(id, _)
+        | NodeAction::Assign(id, _)
+        | NodeAction::AssignFirst(id, _)
+        | NodeAction::GoOn(id)
+        | NodeAction::Shutdown(id)
+        | NodeAction::Kill(id)) = &action;
+        let Some(worker) = self.workers.get_mut(id) else { return };
+        match action {
+            NodeAction::Assign(_, assignment) => {
+                self.returned.remove(&name_of(&assignment));
+                worker.inbox.push_back(assignment);
+            }
+            NodeAction::AssignFirst(_, assignment) => {
+                self.returned.remove(&name_of(&assignment));
+                worker.inbox.push_front(assignment);
+                worker.awaits_decision = false;
+            }
+            NodeAction::GoOn(_) => worker.awaits_decision = false,
+            NodeAction::Shutdown(_) => {
+                worker.asked_to_end = true;
+                worker.awaits_decision = false;
+            }
+            NodeAction::Kill(_) | NodeAction::Spawn(..) => {}
+        }
+    }
+}
+
+fn name_of(assignment: &Assignment) -> (MiniBatchId, u32) {
+    (assignment.mini_batch.id, assignment.attempt)
+}
+
+/// The attempts that an order grants.
+fn granted_by(order: &Order) -> Vec<(MiniBatchId, u32)> {
+    match order {
+        Order::Grant(grants) => grants.iter().map(|grant| name_of(&grant.assignment)).collect(),
+        Order::GrantAhead(assignments) => assignments.iter().map(name_of).collect(),
+        _ => Vec::new(),
+    }
+}
+
+impl Cluster {
+    pub(super) fn step_worker(&mut self, id: NodeId, number: WorkerId) {
+        let dies = self.dice.one_in(24);
+        let fails = self.dice.one_in(6);
+        let hangs = self.dice.one_in(32);
+        let is_late = self.dice.one_in(3);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(worker) = node.workers.get_mut(&number) else { return };
+        let is_over = worker.asked_to_end && worker.inbox.is_empty();
+        if worker.is_killed && is_late && worker.has_started {
+            // The worker had already sent its report when it was killed.
+            worker.has_started = false;
+            let Some(assignment) = worker.inbox.pop_front() else { return };
+            let late = report(&assignment, ITEMS, success(ITEMS));
+            return self.send_to_node(id, NodeMessage::Finished(number, late));
+        }
+        if dies || worker.is_killed || is_over {
+            let (code, signal) = if is_over { (Some(0), None) } else { (None, Some(9)) };
+            node.workers.remove(&number);
+            let exit = WorkerExit { code, signal, ..WorkerExit::default() };
+            return self.send_to_node(id, NodeMessage::Exited(number, exit));
+        }
+        if !worker.is_ready {
+            worker.is_ready = !fails;
+            if fails {
+                worker.is_killed = true;
+                let failure = Failure::new(FailureKind::ScriptError, "no");
+                return self.send_to_node(id, NodeMessage::InitFailed(number, failure));
+            }
+            return self.send_to_node(id, NodeMessage::Ready(number, CallStats::default()));
+        }
+        worker.hangs |= hangs && !worker.inbox.is_empty();
+        if worker.awaits_decision || worker.hangs {
+            return;
+        }
+        let Some(assignment) = worker.inbox.front().cloned() else { return };
+        if !std::mem::replace(&mut worker.has_started, true) {
+            return self.send_to_node(id, NodeMessage::Started(number, assignment.mini_batch.id));
+        }
+        worker.has_started = false;
+        worker.inbox.pop_front();
+        worker.awaits_decision = fails && !assignment.is_last;
+        let outcome =
+            if fails { Err(Failure::new(FailureKind::ScriptError, "no")) } else { success(ITEMS) };
+        let returned = if fails { 0 } else { ITEMS };
+        let report = report(&assignment, returned, outcome);
+        self.send_to_node(id, NodeMessage::Finished(number, report));
+    }
+}
