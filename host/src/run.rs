@@ -1,7 +1,7 @@
 //! Runs a job: connects the leader (`engine`) to this machine (`node`), and to other ones through a broker
 //! (`nodes`).
 
-use crate::bus::{Broker, Bus, BusError};
+use crate::bus::{Broker, Bus, BusError, SigningKey};
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
@@ -10,9 +10,9 @@ use crate::engine::{
 };
 use crate::inference::NamedLibrary;
 use crate::load::host_name;
-use crate::model::{Address, JobDir, MiniBatchId, NodeId, WorkerId, random_name};
+use crate::model::{Address, JobDir, MiniBatchId, NodeId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
-use crate::nodes::{Assignment, LeadAnnouncer, Leadership, RemoteNodes};
+use crate::nodes::{Assignment, LeadAnnouncer, LeaderIdentity, Leadership, RemoteNodes};
 use crate::protocol::node::{InspectReport, InspectRequest, PrepareRequest};
 use crate::protocol::{FromPlanner, NodeReport, NodeReports, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, JobStorePlace, OperatorPolicy};
@@ -103,6 +103,9 @@ pub struct Options {
     /// The broker through which other machines run the job's workers. `None` if this machine runs them. The job
     /// file must be loaded [for a broker](crate::spec::MachineSize::has_broker), too.
     pub broker: Option<Broker>,
+    /// The key with which the leader signs what other machines execute. `None` if it signs nothing. Without a
+    /// broker, it has no effect.
+    pub signing_key: Option<SigningKey>,
     /// How long a node on another machine may be silent. Then its mini-batches run elsewhere.
     pub node_timeout: Duration,
     /// Whether an agent continues the job if this process is lost. For jobs with a `broker`.
@@ -143,6 +146,7 @@ impl Options {
             cancel,
             datastores: Datastores::default(),
             broker: None,
+            signing_key: None,
             node_timeout: Self::NODE_TIMEOUT,
             takeover: true,
             assignment: None,
@@ -181,6 +185,11 @@ impl Options {
         }
     }
 
+    /// The key that signs the job. `None` without a broker.
+    fn signer(&self) -> Option<&SigningKey> {
+        self.signing_key.as_ref().filter(|_| self.broker.is_some())
+    }
+
     /// Returns the options that concern the leader.
     fn leader(&self, has_waited: bool) -> LeaderOptions {
         LeaderOptions {
@@ -193,6 +202,7 @@ impl Options {
             command: self.command.clone(),
             policy: self.policy_used(),
             remote_workers: self.broker.is_some(),
+            signer: self.signer().map(SigningKey::public),
             notices: self.notices.clone(),
         }
     }
@@ -267,6 +277,7 @@ fn prepare_now(
         spec: spec.clone(),
         options: options.node(),
         broker: options.broker.clone(),
+        signer: options.signer().cloned(),
         node_timeout: options.node_timeout,
         leadership: options.leadership(),
     };
@@ -278,6 +289,7 @@ struct MachineForJob {
     spec: JobSpec,
     options: NodeOptions,
     broker: Option<Broker>,
+    signer: Option<SigningKey>,
     node_timeout: Duration,
     leadership: Leadership,
 }
@@ -306,7 +318,8 @@ impl NodeHandle for MachineForJob {
         let options = self.options.clone();
         let (prepared, job) = node::prepare(self.spec, self.options, &ask, say)?;
         let logs = JobDir::new(ask.job_dir).logs();
-        Ok((prepared, JobHere { job, options, buses, logs, node_timeout: self.node_timeout }))
+        let (signer, node_timeout) = (self.signer, self.node_timeout);
+        Ok((prepared, JobHere { job, options, buses, signer, logs, node_timeout }))
     }
 }
 
@@ -326,9 +339,27 @@ pub struct JobHere {
     options: NodeOptions,
     /// The connections to other machines, which then run the workers.
     buses: Option<Buses>,
+    /// The key that signs the job. `None` if it is not signed.
+    signer: Option<SigningKey>,
     /// The log tree of the job directory.
     logs: PathBuf,
     node_timeout: Duration,
+}
+
+impl JobHere {
+    /// Connects the job to nodes on other machines.
+    fn connect(&mut self, buses: Buses, work: RemoteWork) -> Result<RemoteNodes, NodeError> {
+        let failed = |error: BusError| NodeError::Broker(Box::new(error));
+        let leader = LeaderIdentity::new(self.signer.take());
+        let leader = leader.map_err(|error| NodeError::Broker(Box::new(error)))?;
+        self.job.share(work.folder.clone(), NodeRole::Plans, leader.name());
+        let Buses { nodes, news, leadership } = buses;
+        let patience = self.node_timeout;
+        let announcer = LeadAnnouncer::start(news, &work, leadership, patience);
+        let announcer = announcer.map_err(|error| failed(BusError::Thread(error)))?;
+        RemoteNodes::new(nodes, announcer, work, leader, self.logs.clone(), patience)
+            .map_err(failed)
+    }
 }
 
 impl JobOnNode for JobHere {
@@ -361,19 +392,8 @@ impl JobOnNode for JobHere {
     }
 
     fn start(&mut self, request: &StartRequest) -> Result<RunningHere, NodeError> {
-        let leader = random_name();
         let remote = self.buses.take().zip(request.remote.clone());
-        if let Some((_, work)) = &remote {
-            self.job.share(work.folder.clone(), NodeRole::Plans, &leader);
-        }
-        let connect = |(Buses { nodes, news, leadership }, work): (_, RemoteWork)| {
-            let patience = self.node_timeout;
-            let announcer = LeadAnnouncer::start(news, &work, leadership, patience);
-            let announcer = announcer.map_err(BusError::Thread)?;
-            RemoteNodes::new(nodes, announcer, work, leader, self.logs.clone(), patience)
-        };
-        let remote = remote.map(connect).transpose();
-        let remote = remote.map_err(|error: BusError| NodeError::Broker(Box::new(error)))?;
+        let remote = remote.map(|(buses, work)| self.connect(buses, work)).transpose()?;
         Ok(RunningHere { running: self.job.start(&request.plan)?, remote })
     }
 

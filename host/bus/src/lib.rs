@@ -6,25 +6,33 @@
 //! - [`Bus`] is a process's connection to the broker;
 //! - [`Link`] is a reliable connection between two processes. It does no I/O: it makes [`Frame`]s for the
 //!   owner to publish, and takes those that the owner received.
+//! - [`Channel`] publishes and opens the packets of a link. In a signed job, they are sealed (`seal`).
 //!
 //! - `messages` has what leaders and agents send each other. The link and the bus carry it as bytes. `leading` has the
 //!   messages about who leads a job.
+//! - `signing` has the signatures of jobs.
 
+mod channel;
 mod leading;
 mod link;
 #[cfg(test)]
 mod link_simulation;
 mod messages;
 mod nats;
+mod seal;
+mod signing;
 
+pub use channel::{Channel, PacketError};
 pub use leading::{
     JobToLead, LEADS, LeadNews, Leads, SUBMITS, Submission, SubmitAnswer, SubmitState, ToAgent,
     to_submitter,
 };
 pub use link::{Chunk, Frame, Link, LinkError, MAX_MESSAGE};
 pub use messages::{
-    BUS_PROTOCOL, FromNode, JobForNode, MessageError, OFFERS, Offer, Packet, ToNode,
-    decode_message, encode_message, messages_of, publish, publish_frames, queue, report_messages,
-    to_leader, to_node,
+    BUS_PROTOCOL, ExpectedJob, FromNode, JobForNode, MessageError, OFFERS, Offer, OfferSignature,
+    Packet, ToNode, WorkDigest, decode_message, encode_message, messages_of, publish, queue,
+    report_messages, to_leader, to_node,
 };
 pub use nats::{Broker, Bus, BusError, BusMessage};
+pub use seal::{LinkEnd, LinkKey, NoRandomBytes, Seal, Sealed, secret_text};
+pub use signing::{OfferError, SigningKey};

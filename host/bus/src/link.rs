@@ -320,7 +320,7 @@ impl Link {
 }
 
 /// Serialises bytes at once, rather than one by one.
-mod byte_string {
+pub(crate) mod byte_string {
     use serde::de::{Deserializer, Error, SeqAccess, Visitor};
     use serde::ser::Serializer;
     use std::fmt;
@@ -328,11 +328,11 @@ mod byte_string {
     /// Memory is reserved for at most this many bytes before they are read.
     const RESERVED: usize = 64 << 10;
 
-    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
         to.serialize_bytes(bytes)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
         from.deserialize_byte_buf(Bytes)
     }
 

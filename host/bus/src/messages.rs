@@ -3,12 +3,12 @@
 
 use super::link::{Frame, Link};
 use super::nats::Bus;
-use sandmill_model::{MiniBatchId, NodeId, TableFormat, WorkerId};
+use super::seal::Sealed;
+use sandmill_model::{MiniBatchId, NodeId, SignerKey, TableFormat, WorkerId};
 use sandmill_wire::{NodeReport, Order};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// The version of these messages. Leaders and agents of different versions do not work together.
 pub const BUS_PROTOCOL: u32 = 2;
@@ -37,12 +37,28 @@ pub struct Offer {
     pub job: String,
     /// The id of the run.
     pub run: String,
-    /// The leader's random name.
+    /// The leader's random name. If the job is signed, it is the name of a [`LinkKey`](super::LinkKey).
     pub leader: String,
     /// The number of the record with which the leader began in the run's commit log. If two leaders offer the
     /// same run, the one with the higher number leads it.
     pub epoch: u64,
+    /// `None` if the job is not signed.
+    pub signature: Option<OfferSignature>,
 }
+
+/// The signature of an [`Offer`]. It covers all other fields of the offer, and what nodes shall execute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferSignature {
+    /// Whose signature it is.
+    pub signer: SignerKey,
+    /// The digest of what nodes shall execute: see [`JobForNode::digest`].
+    pub work: WorkDigest,
+    /// The signature, for Ed25519.
+    pub signature: Vec<u8>,
+}
+
+/// The SHA-256 of what nodes shall execute.
+pub type WorkDigest = [u8; 32];
 
 /// What goes between a leader and one incarnation of an agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +68,8 @@ pub enum Packet {
     /// The leader does not know the agent, or no longer counts on it: whatever the agent runs for the job is
     /// useless.
     Gone,
+    /// Another packet, if the job is signed.
+    Sealed(Sealed),
 }
 
 /// Agent to leader, in a link.
@@ -129,6 +147,22 @@ pub struct JobForNode {
     pub job: String,
     /// The id of the run.
     pub run: String,
+    /// What the agent must find. `None` if the job is not signed.
+    pub expected: Option<ExpectedJob>,
+}
+
+/// What an agent must find when it prepares a signed job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExpectedJob {
+    /// A random text. Without it, a user of the broker could guess a secret setting, and compare
+    /// [digests](OfferSignature::work).
+    pub salt: String,
+    /// The SHA-256 of the job file's text, in hexadecimal.
+    pub job_file: String,
+    /// The SHA-256 of the entry script's component, in hexadecimal.
+    pub component: String,
+    /// The names and values of the settings that decide the job's rows.
+    pub settings: Vec<(String, String)>,
 }
 
 /// An order as messages that are not too large.
@@ -187,13 +221,6 @@ pub fn publish(bus: &Bus, subject: &str, message: &impl Serialize) {
 pub fn queue(link: &mut Link, message: &impl Serialize) {
     if let Ok(bytes) = encode_message(message) {
         link.send(bytes);
-    }
-}
-
-/// Publishes the frames of a link that are due.
-pub fn publish_frames(bus: &Bus, subject: &str, link: &mut Link, now: Duration) {
-    for frame in link.poll(now) {
-        publish(bus, subject, &Packet::Frame(frame));
     }
 }
 

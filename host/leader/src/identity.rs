@@ -67,6 +67,8 @@ pub fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, String)> {
         // What the user sees of the job while it runs.
         notices: _,
         conversions: _,
+        // The settings themselves are compared.
+        job_file_sha256: _,
         // "latest" is already resolved: the paths are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;

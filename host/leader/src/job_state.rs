@@ -2,7 +2,7 @@
 //! needs to know to resume it.
 
 use super::ClaimError;
-use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, Latest, printable_json};
+use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, Latest, SignerKey, printable_json};
 use crate::opening::regular;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -91,6 +91,9 @@ pub struct StartedBy {
     pub command: Vec<String>,
     /// The operator's policy. `None` if there is none.
     pub policy: Option<PolicyUsed>,
+    /// The key with which the run's leader signs what nodes execute. `None` if it signs nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signer: Option<SignerKey>,
 }
 
 /// A policy file as it was when a run began.

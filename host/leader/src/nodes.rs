@@ -55,6 +55,8 @@ pub struct RemoteWork {
     pub folder: JobDir,
     /// The job file.
     pub job_file: JobFile,
+    /// The SHA-256 of the job file's text, in hexadecimal.
+    pub job_file_sha256: String,
     /// The SHA-256 of the entry script's component, in hexadecimal.
     pub component: String,
     /// The names and values of the settings that decide the job's rows.

@@ -1,6 +1,7 @@
 //! Options of the leader for a job, in addition to the job's own settings.
 
 use super::job_state::{JobFile, PolicyUsed};
+use crate::model::SignerKey;
 use std::path::PathBuf;
 
 /// Where the leader keeps a job, and what it does if the job was run before.
@@ -19,6 +20,8 @@ pub struct LeaderOptions {
     pub command: Vec<String>,
     /// The operator's policy. `None` if there is none.
     pub policy: Option<PolicyUsed>,
+    /// The key with which the leader signs what nodes execute. `None` if it signs nothing.
+    pub signer: Option<SignerKey>,
     /// Whether this process waited while another one ran the job. Then it continues the job only if that
     /// process was lost.
     pub has_waited: bool,

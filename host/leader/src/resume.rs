@@ -12,7 +12,7 @@ use super::prepare_error::PreparationError;
 use super::verify::{Comparison, InputsChanged, RecordedPlan};
 use super::{ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{JobDir, JobStatus};
+use crate::model::{JobDir, JobStatus, SignerKey};
 use crate::protocol::node::{self, InspectRequest, PlanOptions};
 use crate::spec::JobSpec;
 use sandmill_commit_log::CommitLog;
@@ -38,6 +38,17 @@ pub(super) struct ReadyToResume<N> {
 
 /// The result of preparing a job on this kind of node.
 type PreparationResult<N> = Result<PreparedOnNode<N>, PreparationError<<N as JobOnNode>::Error>>;
+
+/// The notice for a job that is resumed with another signer than that of its last run. This is not an error: each
+/// agent decides in whose jobs it takes part.
+fn other_signer(last: Option<SignerKey>, current: Option<SignerKey>) -> Option<String> {
+    let said = |signer: Option<SignerKey>| {
+        signer.map_or_else(|| "not signed".to_owned(), |key| format!("signed with {key}"))
+    };
+    (last != current).then(|| {
+        format!("the last run of this job was {}; this one is {}", said(last), said(current))
+    })
+}
 
 /// How a job starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +82,11 @@ impl<N: JobOnNode> ReadyToResume<N> {
     ) -> PreparationResult<N> {
         let mut notices = options.notices.clone();
         notices.append(&mut self.found.notices);
+        if start == JobStart::Resume && options.remote_workers {
+            let earlier = held.earlier().and_then(|earlier| earlier.started_by.as_ref());
+            let earlier = earlier.and_then(|started_by| started_by.signer);
+            notices.extend(other_signer(earlier, options.signer));
+        }
         notices.extend(self.node.lease_gpus(say).map_err(PreparationError::Node)?);
         // Do this before anything of an earlier run is removed, so that a job that is refused here loses
         // nothing.
@@ -87,6 +103,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             command: options.command.clone(),
             policy: options.policy.clone(),
+            signer: options.signer,
         });
         let job_file = options.job_file.clone();
         let claim = match (start, &self.store) {
@@ -135,6 +152,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             run: run.to_owned(),
             folder: self.store.as_ref()?.worker_dir(run)?,
             job_file: options.job_file.clone()?,
+            job_file_sha256: self.spec.job_file_sha256.clone(),
             component: self.found.component.clone(),
             settings: settings(&self.spec, &self.found),
             node_count: self.spec.node_count,

@@ -33,6 +33,7 @@ mod report;
 mod restored;
 mod sample;
 mod settings;
+mod signer;
 mod size;
 mod table;
 #[cfg(any(test, feature = "testing"))]
@@ -87,6 +88,7 @@ pub use report::{
 pub use restored::{MiniBatchSet, Restored};
 pub use sample::{ParseSampleError, Sample};
 pub use settings::{JobLimits, JobSettings, Limits, Setting, WorkerSettings};
+pub use signer::{ParseSignerKeyError, SignerKey};
 pub use size::{ByteSize, SliceSize};
 pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,

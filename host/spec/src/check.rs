@@ -87,6 +87,7 @@ pub(super) fn check(
         worker,
         limits,
         job_limits,
+        job_file_sha256: String::new(),
         latest: Vec::new(),
         notices: Vec::new(),
         conversions: Vec::new(),

@@ -90,6 +90,8 @@ pub struct JobSpec {
     pub limits: Limits,
     /// The leader's limits for the job.
     pub job_limits: JobLimits,
+    /// The SHA-256 of the job file's text, in hexadecimal. Empty if no file was read.
+    pub job_file_sha256: String,
     /// For registered datasets and models that the job names without a version: the latest version of each.
     pub latest: Vec<Latest>,
     /// What the user should know about how the job file was read, one line each.

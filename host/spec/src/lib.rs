@@ -87,7 +87,7 @@ pub use load::load_plain;
 pub use load::load_text;
 pub use load::{LoadContext, load};
 pub use machine::MachineSize;
-pub use policy::OperatorPolicy;
+pub use policy::{OperatorPolicy, SignerRefusal};
 pub use registered::{NoRegistry, NotRegistered, Registrations};
 pub use requirements::{AcceptedVersions, Requirement};
 pub use schema::schema;

@@ -11,6 +11,8 @@ use super::reading::read;
 use super::registered::Registrations;
 use super::tree::{self, YamlNode};
 use super::{argument_settings, check, limits, overrides, parent, raw, registered};
+use crate::model::hex;
+use sha2::{Digest, Sha256};
 use std::path::Path;
 
 /// The override that names the job of a pipeline (`--job`). It is not a key of a job file.
@@ -42,7 +44,10 @@ pub fn load(
 ) -> Result<JobSpec, SpecErrors> {
     let report = ErrorReport::default();
     let spec = match read(path, "job file") {
-        Ok(text) => build(path, &text, (overrides, context), &report),
+        Ok(text) => build(path, &text, (overrides, context), &report).map(|spec| {
+            let job_file_sha256 = hex(Sha256::digest(text.as_bytes()));
+            JobSpec { job_file_sha256, ..spec }
+        }),
         Err(error) => {
             report.error(&SettingOrigin::File, "", error.to_string());
             None
@@ -190,5 +195,27 @@ fn apply(
 ) {
     for (key, value) in overrides.iter().filter(|(key, _)| wanted(key.trim())) {
         overrides::apply(root, key, value, report);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_has_the_digest_of_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("job.yaml");
+        std::fs::write(dir.path().join("x.wasm"), "").unwrap();
+        let mut digests = Vec::new();
+        for text in
+            ["entry_script: x.wasm\ninputs: {a: .}\n", "entry_script: x.wasm\ninputs: {a: .} \n"]
+        {
+            std::fs::write(&path, text).unwrap();
+            let spec = load_plain(&path, &[]).unwrap();
+            assert_eq!(spec.job_file_sha256, hex(Sha256::digest(text)));
+            digests.push(spec.job_file_sha256);
+        }
+        assert_ne!(digests[0], digests[1]);
     }
 }

@@ -5,7 +5,7 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// An example of each command, as typed, and its page of the documentation.
-const EXAMPLES: [(&str, &str, &str); 25] = [
+const EXAMPLES: [(&str, &str, &str); 26] = [
     ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
     ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
     ("node", "sandmill node --broker nats://broker:4222", "nodes.md"),
@@ -20,6 +20,7 @@ const EXAMPLES: [(&str, &str, &str); 25] = [
     ("explain", "sandmill explain nightly", "troubleshooting.md"),
     ("dataset", "sandmill dataset register --help", "registry.md"),
     ("model", "sandmill model list", "registry.md"),
+    ("signer", "sandmill signer new nightly.key", "nodes.md"),
     ("build", "sandmill build my-script", "entry-scripts.md"),
     ("python", "sandmill python install light", "entry-scripts.md"),
     ("javascript", "sandmill javascript install", "entry-scripts.md"),
@@ -129,7 +130,7 @@ mod tests {
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands
         did you mean sandmill cancel? sandmill --help lists all commands
-        the commands are run, resume, node, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, build, python, javascript, check, map, doctor, inspect, new, version, completions, man
+        the commands are run, resume, node, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, signer, build, python, javascript, check, map, doctor, inspect, new, version, completions, man
         ");
     }
 }

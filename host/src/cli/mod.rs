@@ -47,6 +47,7 @@ mod schema_block;
 mod script;
 mod sdk;
 mod signals;
+mod signer;
 mod template;
 mod terminal;
 mod tools;
@@ -123,6 +124,11 @@ enum Command {
     Model {
         #[command(subcommand)]
         command: registry::ModelCommand,
+    },
+    /// Makes the keys with which jobs on several machines are signed.
+    Signer {
+        #[command(subcommand)]
+        command: signer::SignerCommand,
     },
     /// Makes a component from a guest crate, C sources or a core module, and prints its path.
     Build {
@@ -238,6 +244,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Explain(arguments) => history::explain(&arguments),
         Command::Dataset { command } => registry::dataset(&command),
         Command::Model { command } => registry::model(&command),
+        Command::Signer { command } => signer::signer(&command),
         Command::Build { path, examples, json, tools } => {
             build_and_print((&path, examples), json, &tools)
         }

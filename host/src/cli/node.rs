@@ -88,7 +88,7 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
     options.datastores = arguments.datastores.load()?;
-    options.policy = policy.clone();
+    options.policy = policy;
     let agent = AgentOptions {
         broker,
         name: arguments.name.clone().unwrap_or_else(host_name),
@@ -106,7 +106,6 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
         _ => std::process::exit(signals::CANCELLED),
     })
     .map_err(Problem::usage)?;
-    let load = move |job_file: &JobFile| load(job_file, &policy);
     run_agent(agent, Arc::new(load), &cancel).map_err(Problem::usage)?;
     Ok(Exit::NodeEnded)
 }

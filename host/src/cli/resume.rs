@@ -11,6 +11,7 @@ use super::registry::RegistryNames;
 use super::run::{
     BackendArguments, KeyAndValue, OptionSettings, prepare_and_run, setting, this_program,
 };
+use super::signer::SigningKeyArgument;
 use super::which::JobArgument;
 use crate::engine::{ClaimError, JobFile, JobState};
 use crate::load::this_machine;
@@ -42,6 +43,8 @@ pub(super) struct ResumeArguments {
     broker: BrokerArgument,
     #[command(flatten)]
     nodes: NodeTimeoutArgument,
+    #[command(flatten)]
+    signer: SigningKeyArgument,
     #[command(flatten)]
     followers: FollowerArguments,
 }
@@ -75,6 +78,7 @@ pub(super) fn resume(
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
     options.policy = policy;
+    options.signing_key = arguments.signer.load(broker.as_ref())?;
     options.broker = broker;
     options.node_timeout = arguments.nodes.duration();
     options.datastores = arguments.datastores.load()?;

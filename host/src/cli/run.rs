@@ -12,6 +12,7 @@ use super::limit;
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
+use super::signer::SigningKeyArgument;
 use super::{refused, say, signals, terminal};
 use crate::bus::Broker;
 use crate::cancel::Cancel;
@@ -173,6 +174,8 @@ pub(super) struct RunArguments {
     standby: bool,
     #[command(flatten)]
     pub(super) nodes: NodeTimeoutArgument,
+    #[command(flatten)]
+    signer: SigningKeyArgument,
     /// With a broker: submits the job to an agent, which leads it, and ends when the agent has begun.
     #[arg(long, conflicts_with_all = [
         "standby", "no_takeover", "job_dir", "dry_run", "datastores", "cache_dir", "onnxruntime", "events", "json", "on_end",
@@ -253,6 +256,7 @@ pub(super) fn run_assigned(
     let mut options = Options::new(current_dir()?.join(named), this_program()?);
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.policy = policy;
+    options.signing_key = arguments.signer.load(broker.as_ref())?;
     options.broker = broker;
     options.node_timeout = arguments.nodes.duration();
     options.datastores = arguments.job.datastores.load()?;

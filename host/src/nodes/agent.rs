@@ -4,9 +4,10 @@ use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::job_part::{PartEnd, take_part};
 use super::leading::Leading;
+use super::signed_job::policy_for;
 use crate::bus::{BUS_PROTOCOL, Bus, OFFERS, Offer, decode_message};
 use crate::cancel::Cancel;
-use crate::model::{is_random_name, printable};
+use crate::model::{SignerKey, printable};
 use std::collections::BTreeMap;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,6 +24,11 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(30);
 const NOT_NEEDED_PAUSE: Duration = Duration::from_secs(3);
 /// The most refusals that the agent remembers.
 const MAX_REFUSALS: usize = 1000;
+/// The most reasons against offers that the agent says in [`REFUSAL_PAUSE`]. Other clients of the broker may make
+/// offers without end.
+const MAX_REASONS: usize = 20;
+/// The most characters of a job's name in such a reason.
+const MAX_NAME: usize = 100;
 
 /// A part in a job.
 struct Part {
@@ -55,7 +61,9 @@ pub(crate) fn run_agent(
         None
     });
     options.may_lead = leading.as_ref().map(|leading| leading.id().to_owned());
-    (options.say)(&format!("{} waits for jobs", options.name));
+    let whose = options.node.policy.signers();
+    let whose = whose.map(|names| format!(" of {}", names.join(", "))).unwrap_or_default();
+    (options.say)(&format!("{} waits for jobs{whose}", options.name));
     let agent = Agent {
         bus,
         leading,
@@ -63,6 +71,7 @@ pub(crate) fn run_agent(
         load,
         parts: BTreeMap::new(),
         refusals: BTreeMap::new(),
+        reasons: BTreeMap::new(),
         epochs: BTreeMap::new(),
     };
     runtime.block_on(Box::pin(agent.drive(cancel)));
@@ -79,8 +88,10 @@ struct Agent {
     parts: BTreeMap<String, Part>,
     /// Until when this agent ignores leaders that have refused it, by the leader's name.
     refusals: BTreeMap<String, Instant>,
-    /// The highest [epoch](Offer::epoch) of each run that was offered lately.
-    epochs: BTreeMap<String, u64>,
+    /// When the agent said why it takes no part in jobs that its policy does not allow.
+    reasons: BTreeMap<String, Instant>,
+    /// The highest [epoch](Offer::epoch) of each run that was offered lately, by the run's id and the signer.
+    epochs: BTreeMap<(String, Option<SignerKey>), u64>,
 }
 
 impl Agent {
@@ -143,10 +154,18 @@ impl Agent {
 
     /// Takes part in an offered job, if it can.
     fn consider(&mut self, offer: Offer) {
-        if !is_random_name(&offer.leader) || self.is_outdated(&offer) {
+        let job = printable(&offer.job).into_owned();
+        // Before anything else: such an offer must not change what the agent does.
+        let policy = match policy_for(&offer, &self.options.node.policy) {
+            Ok(policy) => policy,
+            Err(reason) => {
+                let job: String = job.chars().take(MAX_NAME).collect();
+                return self.say_sometimes(format!("takes no part in the job {job}: {reason}"));
+            }
+        };
+        if self.is_outdated(&offer) {
             return;
         }
-        let job = printable(&offer.job).into_owned();
         if let Some(part) = self.parts.get_mut(&offer.run) {
             // If sending fails, the part has ended.
             let _ = if part.leader == offer.leader {
@@ -176,7 +195,8 @@ impl Agent {
         }
         self.say(&format!("offers to run workers of the job {job}"));
         let (wish, wishes) = watch::channel(Wish::TakePart);
-        let (options, load, run) = (self.options.clone(), self.load.clone(), offer.run.clone());
+        let (mut options, load, run) = (self.options.clone(), self.load.clone(), offer.run.clone());
+        options.node.policy = policy;
         let leader = offer.leader.clone();
         let epoch = offer.epoch;
         let thread = thread::Builder::new().name("part".to_owned());
@@ -188,12 +208,22 @@ impl Agent {
         }
     }
 
+    /// Says a line, unless the agent has said it lately.
+    fn say_sometimes(&mut self, line: String) {
+        self.reasons.retain(|_, at| at.elapsed() < REFUSAL_PAUSE);
+        if self.reasons.len() < MAX_REASONS && !self.reasons.contains_key(&line) {
+            self.say(&line);
+            self.reasons.insert(line, Instant::now());
+        }
+    }
+
     /// Whether another leader has led the run after this one. Remembers the latest leader.
     fn is_outdated(&mut self, offer: &Offer) -> bool {
         if self.epochs.len() >= MAX_REFUSALS {
-            self.epochs.retain(|run, _| self.parts.contains_key(run));
+            self.epochs.retain(|(run, _), _| self.parts.contains_key(run));
         }
-        let latest = self.epochs.entry(offer.run.clone()).or_default();
+        let signer = offer.signature.as_ref().map(|signature| signature.signer);
+        let latest = self.epochs.entry((offer.run.clone(), signer)).or_default();
         *latest = offer.epoch.max(*latest);
         offer.epoch < *latest
     }

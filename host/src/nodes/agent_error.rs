@@ -1,6 +1,6 @@
 //! Why an agent, or its part in a job, could not go on.
 
-use crate::bus::BusError;
+use crate::bus::{BusError, NoRandomBytes};
 use crate::engine::ClaimError;
 use crate::node::NodeError;
 use std::io;
@@ -24,6 +24,19 @@ pub(crate) enum AgentError {
     /// The job file names another job than the leader runs.
     #[error("the job file {} is not that of the leader's job on this machine", .0.display())]
     OtherJob(PathBuf),
+    /// The leader asks for something that the job's signer has not signed.
+    #[error("the leader asks for something else than what the job's signer has signed")]
+    NotSigned,
+    /// The job file has changed since the job was signed.
+    #[error(
+        "the job file {} on this machine is not the one that was signed: it has changed since the leader read it; start the job \
+         again",
+        .0.display()
+    )]
+    OtherJobFile(PathBuf),
+    /// This machine has not what was signed.
+    #[error("these differ from what was signed: {0}")]
+    Different(String),
     /// The job has no store here.
     #[error("the job file has no job_store on this machine")]
     NoStore,
@@ -48,6 +61,12 @@ pub(crate) enum AgentError {
     /// A thread or a runtime cannot be started.
     #[error("a thread cannot be started: {0}")]
     Thread(#[source] io::Error),
+    /// The system has no random bytes for a key.
+    #[error(transparent)]
+    Key(#[from] NoRandomBytes),
+    /// The leader's name is not that of a key.
+    #[error("the name of the job's leader is not that of a key")]
+    LeaderName,
     /// Results cannot be made durable.
     #[error("results cannot be written to {}: {source}", folder.display())]
     Sync {

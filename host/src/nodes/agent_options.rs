@@ -3,13 +3,14 @@
 use crate::bus::Broker;
 use crate::engine::JobFile;
 use crate::node::NodeOptions;
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, OperatorPolicy};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads a job file on this machine. The error is a text for the user.
-pub(crate) type LoadJob = Arc<dyn Fn(&JobFile) -> Result<JobSpec, String> + Send + Sync>;
+/// Reads a job file on this machine, under a policy. The error is a text for the user.
+pub(crate) type LoadJob =
+    Arc<dyn Fn(&JobFile, &OperatorPolicy) -> Result<JobSpec, String> + Send + Sync>;
 
 /// How an agent works.
 #[derive(Clone)]

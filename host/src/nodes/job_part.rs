@@ -4,8 +4,8 @@ use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::preparing::{PreparedPart, prepare};
 use crate::bus::{
-    BUS_PROTOCOL, Bus, BusMessage, FromNode, JobForNode, Link, Offer, Packet, ToNode,
-    decode_message, publish, publish_frames, queue, report_messages, to_leader, to_node,
+    BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, Link, LinkEnd, LinkKey, Offer,
+    Packet, PacketError, ToNode, decode_message, queue, report_messages, to_leader, to_node,
 };
 use crate::model::random_name;
 use crate::node::RunningJob;
@@ -61,15 +61,15 @@ pub(super) fn take_part(
     load: LoadJob,
     wish: watch::Receiver<Wish>,
 ) -> Result<PartEnd, AgentError> {
-    let incarnation = random_name();
+    let (incarnation, channel) = channel_to(offer)?;
     let bus = Bus::connect(&options.broker, &format!("node-{incarnation}"))?;
     bus.subscribe(to_node(&incarnation))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Thread)?;
     let part = JobPart {
         link: Link::new(Duration::ZERO),
-        leader_name: offer.leader.clone(),
-        leader: to_leader(&offer.leader, &incarnation),
+        offer: offer.clone(),
+        channel,
         bus,
         options: options.clone(),
         load,
@@ -89,6 +89,21 @@ pub(super) fn take_part(
     // A store that hangs must not keep the agent.
     runtime.shutdown_background();
     end
+}
+
+/// A new incarnation, and its channel to the leader of this offer.
+fn channel_to(offer: &Offer) -> Result<(String, Channel), AgentError> {
+    let Offer { leader, signature, .. } = offer;
+    let (incarnation, seal) = match signature {
+        None => (random_name(), None),
+        Some(_) => {
+            let key = LinkKey::new()?;
+            let seal = key.seal_with(leader, LinkEnd::Node).ok_or(AgentError::LeaderName)?;
+            (key.name().to_owned(), Some(seal))
+        }
+    };
+    let channel = Channel::new(to_leader(leader, &incarnation), seal);
+    Ok((incarnation, channel))
 }
 
 /// What the agent runs for the job.
@@ -111,9 +126,8 @@ struct Syncing {
 struct JobPart {
     bus: Bus,
     link: Link,
-    leader_name: String,
-    /// The subject of the leader.
-    leader: String,
+    offer: Offer,
+    channel: Channel,
     options: AgentOptions,
     load: LoadJob,
     start: Instant,
@@ -159,7 +173,7 @@ impl JobPart {
                     // The earlier leader does not listen. If it does, it learns here that it is alone.
                     PartEnd::Followed => {
                         self.stop_workers().await;
-                        publish(&self.bus, &self.leader, &Packet::Gone);
+                        self.channel.publish(&self.bus, &Packet::Gone);
                     }
                     _ => {
                         self.stop_workers().await;
@@ -186,7 +200,7 @@ impl JobPart {
             work.running.flush();
         }
         let now = self.now();
-        publish_frames(&self.bus, &self.leader, &mut self.link, now);
+        self.channel.publish_frames(&self.bus, &mut self.link, now);
     }
 
     async fn wait(&mut self) {
@@ -225,9 +239,11 @@ impl JobPart {
 
     fn receive(&mut self, message: &BusMessage) {
         let now = self.now();
-        let messages = match decode_message(&message.payload) {
+        let messages = match self.channel.open(&message.payload) {
             Ok(Packet::Frame(frame)) => self.link.receive(frame, now).map_err(|_| ()),
-            Ok(Packet::Gone) | Err(_) => Err(()),
+            Ok(Packet::Gone) | Err(PacketError::Malformed(_)) => Err(()),
+            // The message is not from the leader.
+            Ok(Packet::Sealed(_)) | Err(PacketError::Forged) => return,
         };
         let Ok(messages) = messages else {
             self.end = Some(PartEnd::GivenUp);
@@ -270,11 +286,11 @@ impl JobPart {
         let (sender, receiver) = oneshot::channel();
         let options = self.options.clone();
         let load = self.load.clone();
-        let leader = self.leader_name.clone();
+        let offer = self.offer.clone();
         let thread = std::thread::Builder::new().name("prepare".to_owned());
         let spawned = thread.spawn(move || {
             // If this fails, the part has ended.
-            let _ = sender.send(prepare(&job, &leader, &options, &load));
+            let _ = sender.send(prepare(&job, &offer, &options, &load));
         });
         match spawned {
             Ok(_) => self.preparing = Some(receiver),
@@ -447,7 +463,7 @@ impl JobPart {
         self.stop_workers().await;
         self.send(&FromNode::Leaving(reason.to_owned()));
         self.say_last_words().await;
-        publish(&self.bus, &self.leader, &Packet::Gone);
+        self.channel.publish(&self.bus, &Packet::Gone);
     }
 
     /// Waits until the leader has all messages, or does not listen.
@@ -460,8 +476,12 @@ impl JobPart {
             tokio::select! {
                 message = self.bus.next() => {
                     let now = self.now();
-                    let Ok(Packet::Frame(frame)) = decode_message(&message.payload) else { return };
-                    if self.link.receive(frame, now).is_err() {
+                    let received = match self.channel.open(&message.payload) {
+                        Ok(Packet::Frame(frame)) => self.link.receive(frame, now).is_ok(),
+                        Err(PacketError::Forged) => true,
+                        Ok(_) | Err(PacketError::Malformed(_)) => false,
+                    };
+                    if !received {
                         return;
                     }
                 }

@@ -3,7 +3,8 @@
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob};
 use super::proof::is_shared;
-use crate::bus::JobForNode;
+use super::signed_job::{check_asked, check_found, check_job_file};
+use crate::bus::{JobForNode, Offer};
 use crate::engine::{JobFile, is_run_id, node_request, settings, worker_dir};
 use crate::model::JobDir;
 use crate::node::{self, NodeJob, NodeRole};
@@ -24,18 +25,20 @@ pub(super) struct PreparedPart {
     pub(super) workers: u32,
 }
 
-/// Prepares a job of the leader with this name. May take minutes, because the entry script is compiled.
+/// Prepares the job of an offer. May take minutes, because the entry script is compiled.
 ///
 /// # Errors
 /// If the job cannot run here.
 pub(super) fn prepare(
     asked: &JobForNode,
-    leader: &str,
+    offer: &Offer,
     options: &AgentOptions,
     load: &LoadJob,
 ) -> Result<PreparedPart, AgentError> {
+    check_asked(asked, offer)?;
     let job_file = JobFile::new(&asked.job_file, &asked.overrides);
-    let spec = load(&job_file).map_err(AgentError::JobFile)?;
+    let spec = load(&job_file, &options.node.policy).map_err(AgentError::JobFile)?;
+    check_job_file(asked, &spec)?;
     if spec.name != asked.job {
         return Err(AgentError::OtherJob(job_file.path));
     }
@@ -56,10 +59,11 @@ pub(super) fn prepare(
     let workers = spec.process_count;
     let say = &mut |line: &str| (options.say)(line);
     let (found, mut job) = node::prepare(spec.clone(), options.node.clone(), &request, say)?;
+    let settings = settings(&spec, &found);
+    check_found(asked, &found.component, &settings)?;
     let notices = job.lease_gpus(say)?;
     found.notices.iter().chain(&notices).for_each(|notice| (options.say)(notice));
-    job.share(folder.clone(), NodeRole::RunsWorkers(asked.node), leader);
-    let settings = settings(&spec, &found);
+    job.share(folder.clone(), NodeRole::RunsWorkers(asked.node), &offer.leader);
     Ok(PreparedPart { job, folder, first_worker, component: found.component, settings, workers })
 }
 

@@ -1,6 +1,6 @@
 //! One node on another machine, as its leader sees it.
 
-use crate::bus::{Bus, Link, ToNode, publish_frames, queue, to_node};
+use crate::bus::{Bus, Channel, Link, ToNode, queue};
 use crate::model::{NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, NodeReport, WorkersEnd};
 use std::collections::BTreeSet;
@@ -23,6 +23,7 @@ pub(super) enum NodeStage {
 #[derive(Debug)]
 pub(super) struct RemoteNode {
     pub(super) link: Link,
+    pub(super) channel: Channel,
     pub(super) stage: NodeStage,
     /// When this stage began.
     pub(super) since: Duration,
@@ -41,13 +42,13 @@ pub(super) struct RemoteNode {
     pub(super) may_lead: Option<String>,
     /// The workers that have not exited, as far as the node has reported.
     pub(super) workers: BTreeSet<WorkerId>,
-    subject: String,
 }
 
 impl RemoteNode {
-    pub(super) fn new(incarnation: &str, now: Duration) -> Self {
+    pub(super) fn new(channel: Channel, now: Duration) -> Self {
         Self {
             link: Link::new(now),
+            channel,
             stage: NodeStage::New,
             since: now,
             ended: None,
@@ -57,7 +58,6 @@ impl RemoteNode {
             name: String::new(),
             may_lead: None,
             workers: BTreeSet::new(),
-            subject: to_node(incarnation),
         }
     }
 
@@ -122,6 +122,6 @@ impl RemoteNode {
 
     /// Sends what is due.
     pub(super) fn flush(&mut self, bus: &Bus, now: Duration) {
-        publish_frames(bus, &self.subject, &mut self.link, now);
+        self.channel.publish_frames(bus, &mut self.link, now);
     }
 }

@@ -1,13 +1,15 @@
 //! The nodes of a job on other machines, as the job's leader sees them.
 
 use super::lead_news::LeadAnnouncer;
+use super::leader_identity::LeaderIdentity;
 use super::logs::copy_logs;
 use super::proof::take_number;
 use super::remote_node::{NodeStage, RemoteNode};
 use super::reports::is_allowed;
+use super::signed_job::differing_settings;
 use crate::bus::{
-    BUS_PROTOCOL, Bus, BusError, BusMessage, FromNode, JobForNode, OFFERS, Offer, Packet, ToNode,
-    decode_message, messages_of, publish, to_leader, to_node,
+    BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, OFFERS, Packet, PacketError, ToNode,
+    decode_message, messages_of, publish, to_leader,
 };
 use crate::engine::RemoteWork;
 use crate::model::{
@@ -48,8 +50,7 @@ pub(crate) struct RemoteNodes {
     announcer: LeadAnnouncer,
     /// The log tree of the job directory.
     logs: PathBuf,
-    /// The random name of this leader.
-    leader: String,
+    leader: LeaderIdentity,
     epoch: u64,
     /// A node that has been silent for this long is lost.
     patience: Duration,
@@ -80,7 +81,7 @@ pub(crate) struct RemoteNodes {
 }
 
 impl RemoteNodes {
-    /// Nodes on other machines, none of which takes part yet. `leader` is a [random name](random_name). `logs` is the log tree of the job directory.
+    /// Nodes on other machines, none of which takes part yet. `logs` is the log tree of the job directory.
     ///
     /// # Errors
     /// If the broker cannot be reached.
@@ -88,11 +89,11 @@ impl RemoteNodes {
         bus: Bus,
         announcer: LeadAnnouncer,
         work: RemoteWork,
-        leader: String,
+        leader: LeaderIdentity,
         logs: PathBuf,
         patience: Duration,
     ) -> Result<Self, BusError> {
-        bus.subscribe(to_leader(&leader, "*"))?;
+        bus.subscribe(to_leader(leader.name(), "*"))?;
         Ok(Self {
             bus,
             announcer,
@@ -185,7 +186,7 @@ impl RemoteNodes {
         self.announcer.name_successors(self.nodes.values());
         if now >= self.offer_at {
             self.offer_at = now + OFFER_INTERVAL;
-            self.bus.publish(to_leader(&self.leader, ECHO), Vec::new());
+            self.bus.publish(to_leader(self.leader.name(), ECHO), Vec::new());
             self.offer();
         }
         self.say_if_nodes_are_missing(now);
@@ -231,18 +232,9 @@ impl RemoteNodes {
     }
 
     fn offer(&self) {
-        if !self.wants_nodes() {
-            return;
+        if self.wants_nodes() {
+            publish(&self.bus, OFFERS, &self.leader.offer(&self.work, self.epoch));
         }
-        let offer = Offer {
-            protocol: BUS_PROTOCOL,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            job: self.work.job.clone(),
-            run: self.work.run.clone(),
-            leader: self.leader.clone(),
-            epoch: self.epoch,
-        };
-        publish(&self.bus, OFFERS, &offer);
     }
 
     /// Notifies the user once if the job has fewer nodes than it asks for.
@@ -284,33 +276,39 @@ impl RemoteNodes {
             self.echo = now;
             return;
         }
-        match decode_message(&message.payload) {
-            Ok(Packet::Frame(frame)) => {
-                let now = self.now();
-                if !self.nodes.contains_key(incarnation) {
-                    if self.is_over || !frame.is_first() || self.nodes.len() >= MAX_LINKS {
-                        return self.answer_unknown(incarnation);
-                    }
-                    self.nodes.insert(incarnation.to_owned(), RemoteNode::new(incarnation, now));
-                }
-                let Some(node) = self.nodes.get_mut(incarnation) else { return };
-                match node.link.receive(frame, now) {
-                    Ok(messages) => {
-                        for message in messages {
-                            self.on_message(incarnation, &message);
-                        }
-                    }
-                    Err(error) => self.lose(incarnation, &error.to_string()),
-                }
-            }
+        let Some(node) = self.nodes.get_mut(incarnation) else {
+            return self.receive_from_stranger(incarnation, &message.payload);
+        };
+        match node.channel.open(&message.payload) {
+            Ok(Packet::Frame(frame)) => self.on_frame(incarnation, frame),
             Ok(Packet::Gone) => self.lose(incarnation, "its process has ended"),
-            Err(error) => self.lose(incarnation, &error.to_string()),
+            Err(PacketError::Malformed(error)) => self.lose(incarnation, &error.to_string()),
+            Ok(Packet::Sealed(_)) | Err(PacketError::Forged) => {}
         }
     }
 
-    /// Tells an agent that the leader does not count on it.
-    fn answer_unknown(&self, incarnation: &str) {
-        publish(&self.bus, &to_node(incarnation), &Packet::Gone);
+    /// Begins a link with an agent, or tells it that the leader does not count on it.
+    fn receive_from_stranger(&mut self, incarnation: &str, payload: &[u8]) {
+        let Some(mut channel) = self.leader.channel(incarnation) else { return };
+        let Ok(Packet::Frame(frame)) = channel.open(payload) else { return };
+        if self.is_over || !frame.is_first() || self.nodes.len() >= MAX_LINKS {
+            return channel.publish(&self.bus, &Packet::Gone);
+        }
+        self.nodes.insert(incarnation.to_owned(), RemoteNode::new(channel, self.now()));
+        self.on_frame(incarnation, frame);
+    }
+
+    fn on_frame(&mut self, incarnation: &str, frame: Frame) {
+        let now = self.now();
+        let Some(node) = self.nodes.get_mut(incarnation) else { return };
+        match node.link.receive(frame, now) {
+            Ok(messages) => {
+                for message in messages {
+                    self.on_message(incarnation, &message);
+                }
+            }
+            Err(error) => self.lose(incarnation, &error.to_string()),
+        }
     }
 
     fn on_message(&mut self, incarnation: &str, bytes: &[u8]) {
@@ -374,14 +372,7 @@ impl RemoteNodes {
                 self.next_number = number.0 + 1;
                 node.stage = NodeStage::Prepares(number);
                 node.since = now;
-                node.send(&ToNode::Accepted(JobForNode {
-                    node: number,
-                    proof,
-                    job_file: self.work.job_file.path.clone(),
-                    overrides: self.work.job_file.overrides.clone(),
-                    job: self.work.job.clone(),
-                    run: self.work.run.clone(),
-                }));
+                node.send(&ToNode::Accepted(self.leader.job_for(&self.work, number, proof)));
             }
             Err(refusal) => node.dismiss(&refusal),
         }
@@ -446,7 +437,7 @@ impl RemoteNodes {
     /// Gives up a node: nothing that it still sends counts.
     fn lose(&mut self, incarnation: &str, why: &str) {
         let Some(node) = self.nodes.remove(incarnation) else { return };
-        self.answer_unknown(incarnation);
+        node.channel.publish(&self.bus, &Packet::Gone);
         let NodeStage::Works(number) = node.stage else { return };
         self.lost_one_at_end |= node.ended == Some(WorkersEnd::Done) && !node.is_done;
         let text = format!("node {number} ({}) takes no part any longer: {why}", node.name);
@@ -537,13 +528,4 @@ fn working_node(
     number: NodeId,
 ) -> Option<&mut RemoteNode> {
     nodes.values_mut().find(|node| node.stage == NodeStage::Works(number))
-}
-
-/// The names of the settings that the node found with other values than the leader.
-fn differing_settings(leader: &[(String, String)], node: &[(String, String)]) -> Vec<String> {
-    let changed = leader.iter().filter(|setting| !node.contains(setting));
-    let is_known = |name: &String| leader.iter().any(|(known, _)| known == name);
-    let added = node.iter().filter(|(name, _)| !is_known(name));
-    let changed = changed.map(|(name, _)| name.clone());
-    changed.chain(added.map(|(name, _)| printable(name).into_owned())).collect()
 }

@@ -42,6 +42,7 @@ fn version_and_help() {
       explain      Explains what went wrong in a job or made it slow, what to read, and what to change
       dataset      Registers input data of jobs under names with versions
       model        Registers models of jobs under names with versions
+      signer       Makes the keys with which jobs on several machines are signed
       build        Makes a component from a guest crate, C sources or a core module, and prints its path
       python       Installs the runtime of entry scripts in Python
       javascript   Installs the runtime of entry scripts in JavaScript and TypeScript
@@ -127,6 +128,8 @@ fn version_and_help() {
                                        code
           --node-timeout <SECONDS>     With a broker: how many seconds a node may be silent. Then its
                                        mini-batches run on other nodes [default: 10]
+          --signing-key <FILE>         With a broker: the private key that signs the job, made by
+                                       `sandmill signer new` [default: $SANDMILL_SIGNING_KEY]
           --detach                     With a broker: submits the job to an agent, which leads it, and
                                        ends when the agent has begun
           --no-takeover                With a broker: no agent continues the job if this process is lost

@@ -4,6 +4,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandmill_bus::Bus;
 use sandmill_tests::{Broker, Ran, Running, TestJob, guest, root, sandmill};
 use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -14,6 +15,8 @@ use tempfile::TempDir;
 #[derive(Debug)]
 pub(crate) struct Cluster {
     pub(crate) broker: Broker,
+    /// The broker's address for leaders, and that for agents.
+    urls: [String; 2],
     agents: Vec<Agent>,
     /// The folder of the agents' logs and settings.
     folder: TempDir,
@@ -33,7 +36,13 @@ impl Cluster {
 
     /// As [`new`](Self::new), with this broker.
     pub(crate) fn on(broker: Broker) -> Self {
-        Self { broker, agents: Vec::new(), folder: tempfile::tempdir().unwrap() }
+        let urls = [broker.url(), broker.url()];
+        Self::with_logins(broker, urls)
+    }
+
+    /// A broker without agents. `urls`: its address for leaders, and that for agents.
+    pub(crate) fn with_logins(broker: Broker, urls: [String; 2]) -> Self {
+        Self { broker, urls, agents: Vec::new(), folder: tempfile::tempdir().unwrap() }
     }
 
     /// Starts an agent that logs in as this user.
@@ -43,14 +52,27 @@ impl Cluster {
 
     /// Starts an agent with more options, which is none of those that the cluster counts.
     pub(crate) fn other_agent(&self, number: usize, options: &[&str]) -> Agent {
-        Agent::start(&self.broker.url(), self.folder.path(), number, options)
+        Agent::start(&self.urls[1], self.folder.path(), number, options)
+    }
+
+    /// Writes a file into the folder of the agents' settings. Only its owner can read it. Returns its path.
+    pub(crate) fn file(&self, name: &str, content: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path.to_str().unwrap().to_owned()
     }
 
     /// Starts agents, and waits until they listen to offers.
     pub(crate) fn start_agents(&mut self, count: usize) {
+        self.start_agents_with(count, &[]);
+    }
+
+    /// As [`start_agents`](Self::start_agents), with more options.
+    pub(crate) fn start_agents_with(&mut self, count: usize, options: &[&str]) {
         let first = self.agents.len();
         for number in first..first + count {
-            let agent = self.other_agent(number, &[]);
+            let agent = self.other_agent(number, options);
             self.agents.push(agent);
         }
         for agent in &self.agents[first..] {
@@ -98,14 +120,12 @@ impl Cluster {
 
     /// A connection of a client that is not an agent.
     pub(crate) fn client(&self) -> Bus {
-        let url = self.broker.url();
-        let broker = sandmill_bus::Broker { url, credentials: None, root_certificate: None };
-        Bus::connect(&broker, "client").unwrap()
+        client_at(self.broker.url())
     }
 
     /// The options of `sandmill run` for this broker. Nodes are lost after two seconds.
     pub(crate) fn options(&self) -> [String; 4] {
-        ["--broker".to_owned(), self.broker.url(), "--node-timeout".to_owned(), "2".to_owned()]
+        ["--broker".to_owned(), self.urls[0].clone(), "--node-timeout".to_owned(), "2".to_owned()]
     }
 
     /// Starts the job on the machine with this job directory.
@@ -118,6 +138,12 @@ impl Cluster {
     pub(crate) fn run(&self, job: TestJob, machine: &str) -> Ran {
         self.start(job, machine, &[]).wait()
     }
+}
+
+/// A connection to the broker at this address.
+pub(crate) fn client_at(url: String) -> Bus {
+    let broker = sandmill_bus::Broker { url, credentials: None, root_certificate: None };
+    Bus::connect(&broker, "client").unwrap()
 }
 
 impl Agent {

@@ -52,6 +52,7 @@ impl Liar {
         }
         match decode_message(&message.payload).unwrap() {
             Packet::Gone => None,
+            Packet::Sealed(_) => panic!("the job is not signed"),
             Packet::Frame(frame) => {
                 let messages = self.link.receive(frame, self.begun.elapsed()).unwrap();
                 Some(messages.iter().map(|message| decode_message(message).unwrap()).collect())
@@ -89,7 +90,7 @@ impl Liar {
 }
 
 /// Waits for an offer, and returns the leader's name.
-fn offered(bus: &mut Bus) -> String {
+pub(crate) fn offered(bus: &mut Bus) -> String {
     let begun = Instant::now();
     loop {
         assert!(begun.elapsed() < Duration::from_secs(30), "nothing is offered");

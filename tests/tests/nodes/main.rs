@@ -5,10 +5,13 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod cluster;
+mod forged;
 mod hostile;
 mod leads;
 mod losses;
 mod outputs;
 mod proxy;
+mod roles;
 mod several;
+mod signers;
 mod twins;

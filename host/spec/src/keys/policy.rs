@@ -1,7 +1,7 @@
 //! The keys of the operator's policy file.
 
 use super::job::{JOB, LIMITS};
-use super::key::{BOOL_EXPECTED, Key, KeyCeiling, KeyKind, key};
+use super::key::{BOOL_EXPECTED, Key, KeyCeiling, KeyKind, NAME_EXPECTED, key};
 use super::models::INFERENCE_CEILINGS;
 use crate::model::{OsSandbox, ProcessLists};
 use std::sync::LazyLock;
@@ -111,6 +111,46 @@ const OTHER_KEYS: &[Key] = &[
         "a map with workers, workers_per_tenant, memory and directory",
         "{workers: 8, memory: 32 GB}",
         "What all jobs on this machine together may use at the same time.",
+    ),
+    key(
+        "signers",
+        KeyKind::Named(SIGNER),
+        "a map of names to signers (e.g. ada: {keys: [sandmill-signer:...]})",
+        "{ada: {keys: [sandmill-signer:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a]}}",
+        "The signers of jobs in whose jobs an agent takes part. Jobs need no signature unless given.",
+    ),
+];
+
+/// The keys of a signer.
+const SIGNER: &[Key] = &[
+    key("name", KeyKind::Name, NAME_EXPECTED, "ada", "The signer's name, if signers is a list."),
+    key(
+        "keys",
+        KeyKind::Texts,
+        "a list of public keys",
+        "[sandmill-signer:d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a]",
+        "The signer's public keys, as `sandmill signer new` prints them.",
+    ),
+    key(
+        "roots",
+        KeyKind::Group(ROOTS),
+        "a map of uses of folders to lists of folders",
+        "{inputs: [/srv/data/ada]}",
+        "Folders that replace those of `roots` for the signer's jobs. They must be below these.",
+    ),
+    key(
+        "models",
+        KeyKind::Texts,
+        "a list of names",
+        "[digits]",
+        "Models that the signer's jobs may name, instead of `models`.",
+    ),
+    key(
+        "datastores",
+        KeyKind::Texts,
+        "a list of names",
+        "[nightly]",
+        "Datastores that the signer's jobs may name, instead of `datastores`.",
     ),
 ];
 

@@ -1,11 +1,12 @@
 //! Reads a policy file.
 
 use super::amounts;
+use super::names::names;
 use super::owner;
-use super::roots::Roots;
+use super::roots::{Roots, RootsReader};
+use super::signers::{self, LimitsForAll, Signer};
 use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
 use crate::given_settings::{self, GivenLimits, GivenSettings};
-use crate::keys;
 use crate::measured::Amount;
 use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
 use crate::raw::{self, RawJob};
@@ -42,6 +43,8 @@ pub(super) struct PolicySettings {
     /// Where the file gives `machine.workers` and `machine.workers_per_tenant`.
     pub(super) machine_workers: Option<SettingOrigin>,
     pub(super) tenant_workers: Option<SettingOrigin>,
+    /// The signers in whose jobs an agent takes part. `None` if it takes part in every job.
+    pub(super) signers: Option<Located<Vec<Signer>>>,
 }
 
 /// The highest amount that a job may request.
@@ -161,7 +164,11 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
     let models = names(&mut scope, "models", is_registered_name, report);
     let datastores = names(&mut scope, "datastores", |_| true, report);
     let guest_models = scope.bool("guest_models");
-    let roots = scope.group("roots").map(|group| Roots::read(group, report));
+    let mut roots_reader = RootsReader::default();
+    let roots = scope.group("roots").map(|group| roots_reader.read(group, None, report));
+    let for_all = LimitsForAll { roots: &roots, models: &models, datastores: &datastores };
+    let signers = signers::read(&mut scope, for_all, &mut roots_reader, report);
+    roots_reader.refuse_overlaps(report);
     let entry_script_crates = scope.bool("entry_script_crates");
     let entry_script_modules = scope.bool("entry_script_modules");
     let (machine, machine_workers, tenant_workers) = machine(&mut scope, report);
@@ -181,29 +188,8 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         machine,
         machine_workers,
         tenant_workers,
+        signers,
     })
-}
-
-/// Reads a list of names. `is_valid`: whether a name is valid.
-fn names(
-    scope: &mut UnreadNames<'_>,
-    key: &str,
-    is_valid: fn(&str) -> bool,
-    report: &ErrorReport,
-) -> Option<Located<Vec<String>>> {
-    let names = scope.texts(key)?;
-    for name in &names.value {
-        let text = name.value.trim();
-        if text.is_empty() {
-            name.blame(report, "found an empty text; expected a name");
-        } else if !is_valid(text) {
-            let expected = keys::MODEL_NAME_EXPECTED;
-            let message =
-                format!("found {text:?}, which is not a model's name; expected {expected}");
-            name.blame(report, message);
-        }
-    }
-    Some(names.map(|names| names.into_iter().map(|name| name.value.trim().to_owned()).collect()))
 }
 
 /// Reads the caps for the machine. Also returns where the file gives the caps of workers.

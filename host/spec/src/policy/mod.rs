@@ -8,24 +8,31 @@
 //! - `models`: checks the names of models, and models that the entry script loads from bytes;
 //! - `places`: checks paths against the `roots`; each root is for one use of folders (`folder_use`); `real`:
 //!   resolves a path's links; `overlap`: refuses roots that overlap job directories;
-//! - `stores`: checks the stores that a job may use.
+//! - `stores`: checks the stores that a job may use; `names`: reads lists of names;
+//! - `signers`: reads the signers of jobs; `signed`: the policy for the jobs of one of them.
 
 mod amounts;
 mod apply;
 mod file;
 mod folder_use;
 mod models;
+mod names;
 mod overlap;
 mod owner;
 mod places;
 mod real;
 mod roots;
+mod signed;
+mod signers;
 mod stores;
 
 #[cfg(test)]
 mod job_store_tests;
 #[cfg(test)]
+mod signers_tests;
+#[cfg(test)]
 mod tests;
 
 pub use file::OperatorPolicy;
 pub(crate) use folder_use::FolderUse;
+pub use signed::SignerRefusal;

@@ -21,29 +21,84 @@ pub(super) struct PolicyRoot {
 }
 
 impl Roots {
-    /// Reads the group `roots`. Each key must be present unless a missing one allows nothing, so that no kind
-    /// of path is left open by oversight.
-    pub(super) fn read(mut group: UnreadNames<'_>, report: &ErrorReport) -> Self {
+    /// The folders for a use. `None` if there is no such key, so that no folder is allowed.
+    fn of_use(&self, folder_use: FolderUse) -> Option<&PolicyRoot> {
+        self.0.iter().find(|root| root.folder_use == folder_use)
+    }
+}
+
+/// Reads the roots of a policy. Remembers all their folders, to compare them with each other.
+#[derive(Default)]
+pub(super) struct RootsReader(Vec<PolicyFolder>);
+
+impl RootsReader {
+    /// Reads a group `roots`. `for_all`: the roots for all jobs, if the group is for the jobs of one signer. Then its
+    /// folders must be below these roots, which also apply to uses that the group leaves out. Without such roots, each
+    /// key must be present unless a missing one allows nothing, so that no kind of path is left open by oversight.
+    pub(super) fn read(
+        &mut self,
+        mut group: UnreadNames<'_>,
+        for_all: Option<&Roots>,
+        report: &ErrorReport,
+    ) -> Roots {
         let mut roots = Vec::new();
-        let mut all_folders = Vec::new();
         for folder_use in FolderUse::ALL {
-            if !group.has(folder_use.key()) && !folder_use.is_optional() {
-                let message = "missing; name the folders, or write [] for none";
-                report.error(&group.origin, &join(&group.path, folder_use.key()), message);
+            let key = folder_use.key();
+            let limit = for_all.map(|roots| roots.of_use(folder_use));
+            if !group.has(key) {
+                match limit {
+                    Some(limit) => roots.extend(limit.cloned()),
+                    None if folder_use.is_optional() => {}
+                    None => {
+                        let message = "missing; name the folders, or write [] for none";
+                        report.error(&group.origin, &join(&group.path, key), message);
+                    }
+                }
+                continue;
             }
-            let Some(given) = group.texts(folder_use.key()) else { continue };
+            let Some(given) = group.texts(key) else { continue };
             let mut folders = Vec::new();
             for given in given.value {
                 let Some(folder) = root_folder(&given, report) else { continue };
+                if let Some(limit) = limit {
+                    refuse_above(&folder, &given, folder_use, limit, report);
+                }
                 folders.push(folder.clone());
-                all_folders.push(PolicyFolder { folder_use, given, folder });
+                self.0.push(PolicyFolder { folder_use, given, folder });
             }
             roots.push(PolicyRoot { folder_use, origin: given.origin, folders });
         }
-        overlap::refuse(&all_folders, report);
         group.report_unread();
-        Self(roots)
+        Roots(roots)
     }
+
+    /// Refuses folders with Sandmill's own data that overlap other folders.
+    pub(super) fn refuse_overlaps(self, report: &ErrorReport) {
+        overlap::refuse(&self.0, report);
+    }
+}
+
+/// Refuses a folder for the jobs of one signer that is not below the folders for all jobs.
+fn refuse_above(
+    folder: &Path,
+    given: &Located<String>,
+    folder_use: FolderUse,
+    limit: Option<&PolicyRoot>,
+    report: &ErrorReport,
+) {
+    let allowed = limit.map_or(&[][..], |root| root.folders.as_slice());
+    if allowed.iter().any(|root| folder.starts_with(root)) {
+        return;
+    }
+    let listed: Vec<String> = allowed.iter().map(|root| root.display().to_string()).collect();
+    let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
+    let key = folder_use.key();
+    let message = format!(
+        "found {}, which is not below the folders for all jobs ({listed}): name a folder below, or add this one to \
+         roots.{key}",
+        folder.display()
+    );
+    given.blame(report, message);
 }
 
 fn root_folder(given: &Located<String>, report: &ErrorReport) -> Option<PathBuf> {

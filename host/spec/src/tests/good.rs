@@ -37,6 +37,7 @@ fn least() -> JobSpec {
         node_count: 1,
         append_row_file_name: "parallel_run_step.txt".into(),
         earlier_file_name: None,
+        job_file_sha256: String::new(),
         settings: JobSettings {
             ordered: false,
             output_files: OnConflict::Error,

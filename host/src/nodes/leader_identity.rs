@@ -1,0 +1,88 @@
+//! Who a leader is for the agents: its name, and its keys if the job is signed.
+
+use crate::bus::{
+    BUS_PROTOCOL, Channel, ExpectedJob, JobForNode, LinkEnd, LinkKey, NoRandomBytes, Offer,
+    SigningKey, secret_text, to_node,
+};
+use crate::engine::RemoteWork;
+use crate::model::{NodeId, random_name};
+
+/// The name of a leader, and its keys if the job is signed.
+#[derive(Debug)]
+pub(crate) struct LeaderIdentity {
+    name: String,
+    /// `None` if the job is not signed.
+    keys: Option<Keys>,
+}
+
+#[derive(Debug)]
+struct Keys {
+    signer: SigningKey,
+    link: LinkKey,
+    /// See [`ExpectedJob::salt`].
+    salt: String,
+}
+
+impl LeaderIdentity {
+    /// A new leader. It signs the job if there is a signer.
+    ///
+    /// # Errors
+    /// If the system has no random bytes for a key.
+    pub(crate) fn new(signer: Option<SigningKey>) -> Result<Self, NoRandomBytes> {
+        let Some(signer) = signer else { return Ok(Self { name: random_name(), keys: None }) };
+        let (link, salt) = (LinkKey::new()?, secret_text()?);
+        Ok(Self { name: link.name().to_owned(), keys: Some(Keys { signer, link, salt }) })
+    }
+
+    /// The leader's name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The offer of this job.
+    pub(super) fn offer(&self, work: &RemoteWork, epoch: u64) -> Offer {
+        let mut offer = Offer {
+            protocol: BUS_PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            job: work.job.clone(),
+            run: work.run.clone(),
+            leader: self.name.clone(),
+            epoch,
+            signature: None,
+        };
+        // The digest is the same for all nodes.
+        let digest = self.job_for(work, NodeId::ONLY, String::new()).digest();
+        if let (Some(keys), Some(digest)) = (&self.keys, digest) {
+            offer.sign(&keys.signer, digest);
+        }
+        offer
+    }
+
+    /// What a node shall prepare.
+    pub(super) fn job_for(&self, work: &RemoteWork, node: NodeId, proof: String) -> JobForNode {
+        let expected = |keys: &Keys| ExpectedJob {
+            salt: keys.salt.clone(),
+            job_file: work.job_file_sha256.clone(),
+            component: work.component.clone(),
+            settings: work.settings.clone(),
+        };
+        JobForNode {
+            node,
+            proof,
+            job_file: work.job_file.path.clone(),
+            overrides: work.job_file.overrides.clone(),
+            job: work.job.clone(),
+            run: work.run.clone(),
+            expected: self.keys.as_ref().map(expected),
+        }
+    }
+
+    /// The channel to this incarnation of an agent. `None` if the job is signed, and the incarnation has no key.
+    pub(super) fn channel(&self, incarnation: &str) -> Option<Channel> {
+        let seal = match &self.keys {
+            Some(keys) => Some(keys.link.seal_with(incarnation, LinkEnd::Leader)?),
+            None => None,
+        };
+        Some(Channel::new(to_node(incarnation), seal))
+    }
+}

@@ -1,0 +1,82 @@
+//! What an agent checks of a job's signature: before it loads anything, that the policy of its machine names the signer.
+//! Later, that the leader asks for what was signed, and that the machine has it.
+
+use super::agent_error::AgentError;
+use crate::bus::{JobForNode, Offer, OfferError};
+use crate::model::printable;
+use crate::spec::{JobSpec, OperatorPolicy, SignerRefusal};
+
+/// Why an agent takes no part in an offered job.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum OfferRefusal {
+    /// The offer is not what it claims to be.
+    #[error(transparent)]
+    Offer(#[from] OfferError),
+    /// The policy of the machine does not name the signer.
+    #[error(transparent)]
+    Signer(#[from] SignerRefusal),
+}
+
+/// The policy for an offered job: that of the machine, narrowed for the job's signer.
+///
+/// # Errors
+/// If the signature is wrong, or the policy allows no job of this signer.
+pub(super) fn policy_for(
+    offer: &Offer,
+    policy: &OperatorPolicy,
+) -> Result<OperatorPolicy, OfferRefusal> {
+    Ok(policy.for_signer(offer.verify()?)?)
+}
+
+/// Checks that the leader asks for what was signed.
+///
+/// # Errors
+/// If the leader asks for something else.
+pub(super) fn check_asked(asked: &JobForNode, offer: &Offer) -> Result<(), AgentError> {
+    let signed = offer.signature.as_ref().map(|signature| signature.work);
+    let is_signed =
+        signed == asked.digest() && (&asked.job, &asked.run) == (&offer.job, &offer.run);
+    if is_signed { Ok(()) } else { Err(AgentError::NotSigned) }
+}
+
+/// Checks that the job file on this machine is the one that was signed.
+///
+/// # Errors
+/// If it is another one.
+pub(super) fn check_job_file(asked: &JobForNode, spec: &JobSpec) -> Result<(), AgentError> {
+    match &asked.expected {
+        Some(expected) if expected.job_file != spec.job_file_sha256 => {
+            Err(AgentError::OtherJobFile(asked.job_file.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that this machine has found the entry script and the settings that were signed.
+///
+/// # Errors
+/// If it has found others.
+pub(super) fn check_found(
+    asked: &JobForNode,
+    component: &str,
+    settings: &[(String, String)],
+) -> Result<(), AgentError> {
+    let Some(expected) = &asked.expected else { return Ok(()) };
+    let mut different = differing_settings(&expected.settings, settings);
+    if expected.component != component {
+        different.insert(0, "entry_script".to_owned());
+    }
+    if different.is_empty() { Ok(()) } else { Err(AgentError::Different(different.join(", "))) }
+}
+
+/// The names of the settings that the node found with other values than the leader.
+pub(super) fn differing_settings(
+    leader: &[(String, String)],
+    node: &[(String, String)],
+) -> Vec<String> {
+    let changed = leader.iter().filter(|setting| !node.contains(setting));
+    let is_known = |name: &String| leader.iter().any(|(known, _)| known == name);
+    let added = node.iter().filter(|(name, _)| !is_known(name));
+    let changed = changed.map(|(name, _)| name.clone());
+    changed.chain(added.map(|(name, _)| printable(name).into_owned())).collect()
+}
