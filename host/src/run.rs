@@ -198,6 +198,7 @@ impl Options {
             reuse: self.reuse,
             has_waited,
             take_over: self.assignment.as_ref().and_then(|by| by.take_over.clone()),
+            by_agent: self.assignment.is_some(),
             job_file: self.job_file.clone(),
             command: self.command.clone(),
             policy: self.policy_used(),

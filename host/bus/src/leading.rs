@@ -11,6 +11,9 @@ pub const LEADS: &str = "sandmill.leads";
 /// The subject of a [`Submission`].
 pub const SUBMITS: &str = "sandmill.submits";
 
+/// The most bytes of settings in a message. Messages of NATS have at most 1 MB.
+const MAX_SETTINGS: usize = 256 << 10;
+
 /// The subject of [answers](SubmitAnswer) to a submission. The agent's id is the last part.
 pub fn to_submitter(submission: &str, agent: &str) -> String {
     format!("sandmill.submitter.{submission}.{agent}")
@@ -29,6 +32,14 @@ pub struct JobToLead {
     pub store: PathBuf,
     /// How long a node may be silent.
     pub node_timeout: Duration,
+}
+
+impl JobToLead {
+    /// Whether the settings are too large for one message.
+    pub fn is_too_large(&self) -> bool {
+        let sizes = self.overrides.iter().map(|(key, value)| key.len() + value.len());
+        sizes.sum::<usize>() > MAX_SETTINGS
+    }
 }
 
 /// What all agents learn about leaders.

@@ -94,6 +94,9 @@ pub struct StartedBy {
     /// The key with which the run's leader signs what nodes execute. `None` if it signs nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<SignerKey>,
+    /// Whether an agent started the run, because a user submitted the job or its leader was lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_agent: bool,
 }
 
 /// A policy file as it was when a run began.

@@ -9,8 +9,9 @@
 //! - `claim` decides which job owns a job directory, and `reserve` reserves disk space to record
 //!   the job's end.
 //! - `job_store` connects a job to its commit log, from which another machine can continue the job.
-//!   `stored_jobs` lists and removes the logs in a store, `standby` waits for another machine, and `presence`
-//!   shows other machines that a leader is alive. `published` removes copies of results that are published.
+//!   `stored_jobs` lists and removes the logs in a store, `orphans` finds jobs without a leader in it, `standby`
+//!   waits for another machine, and `presence` shows other machines that a leader is alive. `published` removes
+//!   copies of results that are published.
 //! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
 //!   `differences` compares them with those of the earlier run, and `verify` does the same for its
 //!   inputs. These modules do not know how a node is built.
@@ -44,6 +45,7 @@ pub mod journal;
 pub mod machine;
 mod nodes;
 mod options;
+mod orphans;
 mod parent;
 mod peak;
 mod prepare;
@@ -74,6 +76,7 @@ pub use job_state::{JobFile, JobStanding, JobState, OutputSize, PolicyUsed, Star
 pub use job_store::{folder_objects, worker_dir};
 pub use nodes::{BeginRequest, JobOnNode, NodeHandle, RemoteWork, RunningNode, StartRequest};
 pub use options::LeaderOptions;
+pub use orphans::{OldRuns, OrphanedJob, orphaned_jobs};
 pub use prepare::{node_request, prepare};
 pub use prepare_error::PreparationError;
 pub use published::RunToPublish;

@@ -28,6 +28,8 @@ pub struct LeaderOptions {
     /// The id of the run that this process takes over, because its leader is lost. The job is continued only if this
     /// is its latest run, and if the run has not ended.
     pub take_over: Option<String>,
+    /// Whether an agent started this process. Then agents may continue the job later.
+    pub by_agent: bool,
     /// Whether the workers run on other machines. The job must have a store and a job file.
     pub remote_workers: bool,
     /// Notices for the user, one line each, in addition to those of the job and the node.

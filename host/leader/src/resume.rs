@@ -104,6 +104,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             command: options.command.clone(),
             policy: options.policy.clone(),
             signer: options.signer,
+            by_agent: options.by_agent,
         });
         let job_file = options.job_file.clone();
         let claim = match (start, &self.store) {

@@ -106,15 +106,7 @@ impl StoredJob {
 pub fn stored_jobs(store: &Path) -> io::Result<(Vec<StoredJob>, Vec<String>)> {
     let store = store.canonicalize()?;
     let (mut jobs, mut troubles) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(&store)? {
-        let entry = entry?;
-        let folder = entry.path();
-        // The store's folder may hold other things, too.
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let is_job = !name.starts_with('.') && folder.join("runs").is_dir();
-        if !entry.file_type()?.is_dir() || !is_job {
-            continue;
-        }
+    for (name, folder) in job_folders(&store)? {
         match read(&name, &folder) {
             Ok(job) => jobs.extend(job),
             Err(error) => troubles.push(format!("{}: {error}", folder.display())),
@@ -123,6 +115,22 @@ pub fn stored_jobs(store: &Path) -> io::Result<(Vec<StoredJob>, Vec<String>)> {
     jobs.sort_by(|a, b| a.name.cmp(&b.name));
     troubles.sort();
     Ok((jobs, troubles))
+}
+
+/// The folders of the jobs in a store, with their names.
+pub(super) fn job_folders(store: &Path) -> io::Result<Vec<(String, PathBuf)>> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(store)? {
+        let entry = entry?;
+        let folder = entry.path();
+        // The store's folder may hold other things, too.
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let is_job = !name.starts_with('.') && folder.join("runs").is_dir();
+        if entry.file_type()?.is_dir() && is_job {
+            folders.push((name, folder));
+        }
+    }
+    Ok(folders)
 }
 
 /// `None` if the folder has no log.
@@ -152,6 +160,6 @@ fn read(name: &str, folder: &Path) -> Result<Option<StoredJob>, JournalError> {
     }))
 }
 
-fn logs_in(folder: &Path) -> JobLogs {
+pub(super) fn logs_in(folder: &Path) -> JobLogs {
     JobLogs::new(Arc::new(FolderStore::new(folder.to_owned())))
 }

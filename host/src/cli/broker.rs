@@ -31,17 +31,26 @@ pub(super) struct BrokerArgument {
     broker_ca: Option<PathBuf>,
 }
 
-/// How patient the leader is with nodes.
+/// How patient the leader is with nodes, and agents with the leader.
 #[derive(Clone, Copy, Debug, clap::Args)]
-pub(super) struct NodeTimeoutArgument {
+pub(super) struct PatienceArguments {
     /// With a broker: how many seconds a node may be silent. Then its mini-batches run on other nodes.
     #[arg(long, value_name = "SECONDS", default_value = "10")]
     node_timeout: NonZeroU32,
+    /// With a broker: no agent continues the job if this process is lost.
+    #[arg(long)]
+    no_takeover: bool,
 }
 
-impl NodeTimeoutArgument {
-    pub(super) fn duration(self) -> Duration {
+impl PatienceArguments {
+    /// How long a node may be silent.
+    pub(super) fn node_timeout(self) -> Duration {
         Duration::from_secs(u64::from(self.node_timeout.get()))
+    }
+
+    /// Whether an agent continues the job if this process is lost.
+    pub(super) fn takeover(self) -> bool {
+        !self.no_takeover
     }
 }
 

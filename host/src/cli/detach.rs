@@ -16,6 +16,10 @@ const NO_BROKER: &str = "--detach: no broker is given: name the NATS server that
 /// The message without a store. A job file that is loaded for a broker has one.
 const NO_STORE: &str = "--detach: the job file has no job_store";
 
+/// The message for settings that do not fit a message to an agent.
+const TOO_LARGE: &str =
+    "--detach: the settings of --set are larger than 256 KiB: write them into the job file";
+
 /// Submits a job to the agents.
 pub(super) fn detach(
     arguments: &RunArguments,
@@ -36,11 +40,14 @@ pub(super) fn detach(
             file: job_file.path,
             overrides: job_file.overrides,
             store: store.join(&spec.name),
-            node_timeout: arguments.nodes.duration(),
+            node_timeout: arguments.nodes.node_timeout(),
         },
         overwrite: arguments.overwrite,
         reuse: !arguments.no_reuse,
     };
+    if submitted.job.is_too_large() {
+        return Err(wrong(TOO_LARGE));
+    }
     let done = submit(&broker, submitted, &mut say).map_err(Problem::usage)?;
     let text = match &done {
         Submitted::Leads { machine, job_dir } => {

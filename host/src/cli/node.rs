@@ -36,7 +36,7 @@ pub(super) struct NodeArguments {
     #[arg(long, value_name = "SECONDS", default_value = "600")]
     leader_timeout: u32,
     /// Leads no jobs: neither those that users submit with `run --detach`, nor those whose leader is lost.
-    #[arg(long, conflicts_with_all = ["max_led", "jobs_root"])]
+    #[arg(long, conflicts_with_all = ["max_led", "jobs_root", "store"])]
     no_lead: bool,
     /// The most jobs that the machine leads at the same time.
     #[arg(long, value_name = "N", default_value = "16")]
@@ -44,6 +44,10 @@ pub(super) struct NodeArguments {
     /// The folder for the directories of jobs that the machine leads [default: as for `run`].
     #[arg(long, value_name = "DIR")]
     jobs_root: Option<PathBuf>,
+    /// Continues submitted jobs in this job store that have no leader, also if they lost it before the agent was
+    /// started; may be given many times.
+    #[arg(long, value_name = "DIR")]
+    store: Vec<PathBuf>,
     /// The folder for compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -72,7 +76,8 @@ impl NodeArguments {
         let files = files.into_iter().filter_map(|(option, path)| Some((option, path?)));
         let words = files.map(|(option, path)| format!("{option}={}", here.join(path).display()));
         let words = words.collect();
-        Ok(Some(LeadingOptions { max_jobs: self.max_led.get(), root, words }))
+        let stores = self.store.iter().map(|store| here.join(store)).collect();
+        Ok(Some(LeadingOptions { max_jobs: self.max_led.get(), root, words, stores }))
     }
 }
 

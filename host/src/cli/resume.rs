@@ -1,6 +1,6 @@
 //! `sandmill resume`: `sandmill run` with the settings that the job directory stores.
 
-use super::broker::{BrokerArgument, NodeTimeoutArgument};
+use super::broker::{BrokerArgument, PatienceArguments};
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::event_thread::FollowerArguments;
@@ -42,7 +42,7 @@ pub(super) struct ResumeArguments {
     #[command(flatten)]
     broker: BrokerArgument,
     #[command(flatten)]
-    nodes: NodeTimeoutArgument,
+    nodes: PatienceArguments,
     #[command(flatten)]
     signer: SigningKeyArgument,
     #[command(flatten)]
@@ -80,7 +80,8 @@ pub(super) fn resume(
     options.policy = policy;
     options.signing_key = arguments.signer.load(broker.as_ref())?;
     options.broker = broker;
-    options.node_timeout = arguments.nodes.duration();
+    options.node_timeout = arguments.nodes.node_timeout();
+    options.takeover = arguments.nodes.takeover();
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
     prepare_and_run(spec, options, logging, &arguments.followers)

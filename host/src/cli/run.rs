@@ -2,7 +2,7 @@
 //!
 //! If the job was run before, this command resumes the job or reuses its result.
 
-use super::broker::{BrokerArgument, NodeTimeoutArgument};
+use super::broker::{BrokerArgument, PatienceArguments};
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
@@ -173,7 +173,7 @@ pub(super) struct RunArguments {
     #[arg(long, conflicts_with_all = ["overwrite", "no_reuse"])]
     standby: bool,
     #[command(flatten)]
-    pub(super) nodes: NodeTimeoutArgument,
+    pub(super) nodes: PatienceArguments,
     #[command(flatten)]
     signer: SigningKeyArgument,
     /// With a broker: submits the job to an agent, which leads it, and ends when the agent has begun.
@@ -181,9 +181,6 @@ pub(super) struct RunArguments {
         "standby", "no_takeover", "job_dir", "dry_run", "datastores", "cache_dir", "onnxruntime", "events", "json", "on_end",
     ])]
     pub(super) detach: bool,
-    /// With a broker: no agent continues the job if this process is lost.
-    #[arg(long)]
-    no_takeover: bool,
     /// Shows what would be run, as `plan` does, and runs nothing.
     #[arg(long)]
     pub(super) dry_run: bool,
@@ -258,13 +255,13 @@ pub(super) fn run_assigned(
     options.policy = policy;
     options.signing_key = arguments.signer.load(broker.as_ref())?;
     options.broker = broker;
-    options.node_timeout = arguments.nodes.duration();
+    options.node_timeout = arguments.nodes.node_timeout();
     options.datastores = arguments.job.datastores.load()?;
     options.onnxruntime = arguments.backends.onnxruntime(options.policy.file(), &config);
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
     options.standby = arguments.standby;
-    options.takeover = !arguments.no_takeover;
+    options.takeover = arguments.nodes.takeover();
     if let Some((command, assignment)) = assigned {
         options.command = command;
         options.assignment = Some(assignment);

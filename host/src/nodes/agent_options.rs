@@ -41,6 +41,8 @@ pub(crate) struct LeadingOptions {
     pub(crate) root: PathBuf,
     /// Options of `sandmill run` that concern this machine.
     pub(crate) words: Vec<String>,
+    /// Job stores in which the agent looks for jobs without a leader.
+    pub(crate) stores: Vec<PathBuf>,
 }
 
 /// What the agent wants of its part in a job.

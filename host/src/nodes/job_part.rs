@@ -170,7 +170,7 @@ impl JobPart {
                 match &end {
                     PartEnd::Stopped => self.leave("the agent ends").await,
                     PartEnd::Renewed => self.leave("it joins again").await,
-                    // The earlier leader does not listen. If it does, it learns here that it is alone.
+                    // The earlier leader is probably lost. If not, it learns that this node no longer works for it.
                     PartEnd::Followed => {
                         self.stop_workers().await;
                         self.channel.publish(&self.bus, &Packet::Gone);

@@ -65,6 +65,15 @@ impl LeadAnnouncer {
         let Leadership { machine, agent, submission, may_be_replaced } = leadership;
         // The folder of a run is in that of its job.
         let store = work.folder.root().ancestors().nth(2).unwrap_or_else(|| work.folder.root());
+        let job = JobToLead {
+            job: work.job.clone(),
+            file: work.job_file.path.clone(),
+            overrides: work.job_file.overrides.clone(),
+            store: store.to_owned(),
+            node_timeout,
+        };
+        let may_be_replaced = may_be_replaced && !job.is_too_large();
+        let overrides = if may_be_replaced { job.overrides } else { Vec::new() };
         let leads = Leads {
             protocol: BUS_PROTOCOL,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -73,13 +82,7 @@ impl LeadAnnouncer {
             machine,
             agent: agent.clone(),
             submission,
-            job: JobToLead {
-                job: work.job.clone(),
-                file: work.job_file.path.clone(),
-                overrides: work.job_file.overrides.clone(),
-                store: store.to_owned(),
-                node_timeout,
-            },
+            job: JobToLead { overrides, ..job },
             successors: may_be_replaced.then(Vec::new),
         };
         let (updates, received) = channel();

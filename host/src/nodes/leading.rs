@@ -3,14 +3,17 @@
 
 use super::agent_options::{AgentOptions, LeadingOptions};
 use super::led_job::{LeadReason, LedJob};
+use super::search::{news_of, search};
 use super::succession::{LeaderEnd, Step, Succession};
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusError, BusMessage, JobToLead, LEADS, LeadNews, Leads, SUBMITS,
     Submission, SubmitAnswer, SubmitState, ToAgent, decode_message, publish, to_node, to_submitter,
 };
+use crate::engine::OrphanedJob;
 use crate::model::{is_random_name, printable, random_name};
 use std::collections::BTreeMap;
 use std::process::ExitStatus;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 /// How often the agent sends a message to itself.
@@ -24,6 +27,8 @@ const SAY_AFTER: Duration = Duration::from_secs(10);
 const REPEATS: u32 = 3;
 /// The time between two of these messages.
 const REPEAT_PAUSE: Duration = Duration::from_millis(20);
+/// When the agent ends, it waits this long for a killed leader to end.
+const KILL_WITHIN: Duration = Duration::from_secs(5);
 /// The last messages must leave within this time.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The most submissions that the agent remembers.
@@ -40,6 +45,8 @@ pub(super) struct Leading {
     start: Instant,
     succession: Succession,
     jobs: Vec<LedJob>,
+    /// Jobs without a leader that were found in stores.
+    found: Receiver<OrphanedJob>,
     /// How each submission to this agent stands, by its id.
     submissions: BTreeMap<String, SubmitState>,
     /// When to send the next message to itself.
@@ -60,6 +67,7 @@ impl Leading {
         limits: LeadingOptions,
         bus: &Bus,
     ) -> Result<Self, BusError> {
+        let found = search(limits.stores.clone(), &options).map_err(BusError::Thread)?;
         let id = random_name();
         for subject in [LEADS.to_owned(), SUBMITS.to_owned(), to_node(&id)] {
             bus.subscribe(subject)?;
@@ -71,6 +79,7 @@ impl Leading {
             id,
             start: Instant::now(),
             jobs: Vec::new(),
+            found,
             submissions: BTreeMap::new(),
             echo_at: Duration::ZERO,
             echo: None,
@@ -269,6 +278,9 @@ impl Leading {
             publish(bus, &to_node(&self.id), &ToAgent::Echo);
         }
         self.reap(bus);
+        for job in self.found.try_iter() {
+            self.succession.find(news_of(job), now);
+        }
         // If the broker does not let the agent hear itself, the connection decides.
         let is_deaf = match self.echo {
             None => !bus.is_connected(),
@@ -297,11 +309,13 @@ impl Leading {
 
     /// Ends a process that was to take over a run.
     fn stop(&mut self, run: &str) {
-        let is_meant = |job: &LedJob| job.run.as_deref() == Some(run) && !job.leads;
-        let Some(place) = self.jobs.iter().position(is_meant) else { return };
-        let mut job = self.jobs.swap_remove(place);
+        let is_meant =
+            |job: &LedJob| job.run.as_deref() == Some(run) && !job.leads && !job.is_stopped;
+        let Some(job) = self.jobs.iter_mut().find(|job| is_meant(job)) else { return };
+        job.is_stopped = true;
         job.kill();
-        self.say(&format!("the job {} has a leader; this machine does not take over", job.job));
+        let line = format!("the job {} has a leader; this machine does not take over", job.job);
+        self.say(&line);
     }
 
     /// Kills a leader of this machine that is silent, so that another one can lead. Its end is noticed like any other.
@@ -316,8 +330,9 @@ impl Leading {
 
     /// Says once what a process waits for that shall take over.
     fn say_what_is_waited_for(&mut self, now: Duration) {
-        let waits =
-            |job: &&mut LedJob| !job.leads && !job.wait_was_said && job.since + SAY_AFTER <= now;
+        let waits = |job: &&mut LedJob| {
+            !job.leads && !job.wait_was_said && !job.is_stopped && job.since + SAY_AFTER <= now
+        };
         let mut lines = Vec::new();
         for job in self.jobs.iter_mut().filter(waits) {
             job.wait_was_said = true;
@@ -343,6 +358,9 @@ impl Leading {
     }
 
     fn on_end(&mut self, job: &LedJob, status: ExitStatus, bus: &Bus) {
+        if job.is_stopped {
+            return;
+        }
         let has_ended = status.code().is_some_and(|code| ENDED.contains(&code));
         let end = if has_ended { LeaderEnd::Orderly } else { LeaderEnd::Failed };
         let gone = job.run.as_ref().and_then(|run| {
@@ -383,7 +401,7 @@ impl Leading {
         for mut job in std::mem::take(&mut self.jobs) {
             // As if the machine had failed, because then the job continues elsewhere. First of all, this frees the
             // lock of the output folder.
-            job.kill();
+            job.kill_and_wait(KILL_WITHIN);
             let Some(run) = &job.run else { continue };
             if let Some(epoch) = self.succession.on_end(run, LeaderEnd::Failed, now) {
                 repeat(&LeadNews::Gone { run: run.clone(), epoch }, bus);

@@ -11,10 +11,12 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A log of this size is emptied before another process writes to it.
 const MAX_LOG_BYTES: u64 = 1 << 20;
+/// How often to look whether a killed process has ended.
+const KILL_LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// At most so many bytes of the log are shown.
 const SHOWN_BYTES: u64 = 4096;
 
@@ -48,6 +50,8 @@ pub(super) struct LedJob {
     pub(super) since: Duration,
     /// Whether it leads the job.
     pub(super) leads: bool,
+    /// Whether it was killed because it is not needed.
+    pub(super) is_stopped: bool,
     /// Whether the operator knows what the process waits for.
     pub(super) wait_was_said: bool,
 }
@@ -119,6 +123,7 @@ impl LedJob {
             submission,
             since,
             leads: false,
+            is_stopped: false,
             wait_was_said: false,
         })
     }
@@ -129,11 +134,19 @@ impl LedJob {
         self.child.try_wait().unwrap_or_else(|_| Some(ExitStatus::from_raw(Signal::KILL.as_raw())))
     }
 
-    /// Kills the process, and waits until it has ended.
+    /// Kills the process. It may take long to end if the shared folder hangs, so this does not wait.
     pub(super) fn kill(&mut self) {
         // A process that has ended needs no signal.
         let _ = self.child.kill();
-        let _ = self.child.wait();
+    }
+
+    /// Kills the process, and waits for at most this time until it has ended.
+    pub(super) fn kill_and_wait(&mut self, within: Duration) {
+        self.kill();
+        let until = Instant::now() + within;
+        while self.ended().is_none() && Instant::now() < until {
+            std::thread::sleep(KILL_LOOK_INTERVAL);
+        }
     }
 
     /// The errors that the process has printed, or else its last lines.

@@ -19,6 +19,7 @@ mod proof;
 mod remote_node;
 mod remote_nodes;
 mod reports;
+mod search;
 mod signed_job;
 mod submit;
 mod succession;

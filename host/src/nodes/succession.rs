@@ -89,6 +89,8 @@ struct Run {
     failures: u32,
     /// The agent starts no leader before this time.
     not_before: Duration,
+    /// Whether the run was found in a store, and no leader of it was heard.
+    was_found: bool,
 }
 
 impl Succession {
@@ -102,10 +104,10 @@ impl Succession {
         let is_own = leads.agent.as_ref() == Some(&self.agent);
         if let Some(run) = self.runs.get_mut(&leads.run) {
             let is_late = run.gone.is_some() && leads.epoch == run.leads.epoch;
-            if leads.epoch < run.leads.epoch || is_late {
+            if !run.was_found && (leads.epoch < run.leads.epoch || is_late) {
                 return;
             }
-            if leads.epoch > run.leads.epoch {
+            if std::mem::take(&mut run.was_found) || leads.epoch > run.leads.epoch {
                 (run.since, run.gone) = (now, None);
             }
             run.is_candidate &= !is_own;
@@ -124,9 +126,21 @@ impl Succession {
             is_candidate: false,
             failures: 0,
             not_before: now,
+            was_found: false,
             leads,
         };
         self.runs.insert(run.leads.run.clone(), run);
+    }
+
+    /// Takes a run that was found in a store, and has no leader there.
+    pub(super) fn find(&mut self, leads: Leads, now: Duration) {
+        let id = leads.run.clone();
+        if !self.runs.contains_key(&id) {
+            self.hear(leads, now);
+            if let Some(run) = self.runs.get_mut(&id) {
+                (run.gone, run.was_found) = (Some(now), true);
+            }
+        }
     }
 
     /// A leader has ended as it should.

@@ -128,11 +128,11 @@ fn version_and_help() {
                                        code
           --node-timeout <SECONDS>     With a broker: how many seconds a node may be silent. Then its
                                        mini-batches run on other nodes [default: 10]
+          --no-takeover                With a broker: no agent continues the job if this process is lost
           --signing-key <FILE>         With a broker: the private key that signs the job, made by
                                        `sandmill signer new` [default: $SANDMILL_SIGNING_KEY]
           --detach                     With a broker: submits the job to an agent, which leads it, and
                                        ends when the agent has begun
-          --no-takeover                With a broker: no agent continues the job if this process is lost
           --dry-run                    Shows what would be run, as `plan` does, and runs nothing
           --no-reuse                   Fails if the job is already finished, instead of reusing its
                                        result

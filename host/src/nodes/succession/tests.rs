@@ -160,6 +160,24 @@ fn an_agent_whose_leaders_fail_tries_less_and_less_often() {
 }
 
 #[test]
+fn a_run_that_was_found_is_taken_over_unless_it_has_a_leader() {
+    let mut agent = Succession::new("a".to_owned(), seconds(0.0));
+    let store = "/shared/jobs/nightly".as_ref();
+    agent.find(news(0, None, &[]), seconds(0.0));
+    assert_eq!(agent.machine_of(store, seconds(0.0)), None);
+    let steps = pass(&mut agent, 0.0, 20.0, false);
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert!((2.0..9.0).contains(&steps[0].0), "{steps:?}");
+    // Its first leader has the epoch 0, too.
+    let mut agent = Succession::new("a".to_owned(), seconds(0.0));
+    agent.find(news(0, None, &[]), seconds(0.0));
+    agent.hear(news(0, Some("b"), &[]), seconds(0.5));
+    assert_eq!(agent.machine_of(store, seconds(0.6)), Some("machine"));
+    agent.find(news(0, None, &[]), seconds(1.0));
+    assert_eq!(agent.machine_of(store, seconds(1.0)), Some("machine"), "it speaks for itself");
+}
+
+#[test]
 fn nothing_is_started_without_room_or_permission() {
     let mut agent = Succession::new("a".to_owned(), seconds(0.0));
     agent.hear(news(1, None, &["a"]), seconds(0.0));

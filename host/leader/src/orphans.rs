@@ -1,0 +1,61 @@
+//! Finds jobs in a job store that agents have led, and that no process leads now.
+
+use super::folder_lock::is_locked;
+use super::job_state::{JobFile, JobState};
+use super::stored_jobs::{job_folders, logs_in};
+use crate::journal::{JournalError, LogSummary};
+use crate::model::JobStatus;
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A job in a job store that an agent has led, that has not ended, and that no process leads now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrphanedJob {
+    /// The job's name.
+    pub name: String,
+    /// The job's folder in the store.
+    pub folder: PathBuf,
+    /// The id of the run.
+    pub run: String,
+    /// Where the job comes from.
+    pub job_file: JobFile,
+}
+
+/// The runs that are over for good: the folders of their jobs, and their ids. Their logs are not read again.
+pub type OldRuns = BTreeSet<(PathBuf, String)>;
+
+/// Looks for orphaned jobs in a job store. Ignores logs that cannot be read: the commands that list jobs report them.
+///
+/// # Errors
+/// If the store's folder cannot be read.
+pub fn orphaned_jobs(store: &Path, old: &mut OldRuns) -> io::Result<Vec<OrphanedJob>> {
+    let folders = job_folders(&store.canonicalize()?)?;
+    let read = |(name, folder)| read(name, folder, old).unwrap_or_default();
+    Ok(folders.into_iter().filter_map(read).collect())
+}
+
+fn read(
+    name: String,
+    folder: PathBuf,
+    old: &mut OldRuns,
+) -> Result<Option<OrphanedJob>, JournalError> {
+    let logs = logs_in(&folder);
+    let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
+    let key = (folder, run.id().to_owned());
+    if old.contains(&key) {
+        return Ok(None);
+    }
+    let summary = LogSummary::read(&run)?;
+    if summary.is_superseded || summary.status == Some(JobStatus::Completed) {
+        old.insert(key);
+        return Ok(None);
+    }
+    let state = JobState::parse(summary.job_state).ok().filter(|_| summary.status.is_none());
+    let Some(JobState { started_by, job_file: Some(job_file), output, .. }) = state else {
+        return Ok(None);
+    };
+    let is_orphaned = started_by.is_some_and(|by| by.by_agent) && !is_locked(&output);
+    let (folder, run) = key;
+    Ok(is_orphaned.then_some(OrphanedJob { name, folder, run, job_file }))
+}
