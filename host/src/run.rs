@@ -351,10 +351,13 @@ impl JobHere {
     /// Connects the job to nodes on other machines.
     fn connect(&mut self, buses: Buses, work: RemoteWork) -> Result<RemoteNodes, NodeError> {
         let failed = |error: BusError| NodeError::Broker(Box::new(error));
+        let Buses { nodes, news, mut leadership } = buses;
+        // All agents can read what another leader must know of the job.
+        let is_secret = self.signer.is_some() && !work.job_file.overrides.is_empty();
+        leadership.may_be_replaced &= !is_secret;
         let leader = LeaderIdentity::new(self.signer.take());
         let leader = leader.map_err(|error| NodeError::Broker(Box::new(error)))?;
         self.job.share(work.folder.clone(), NodeRole::Plans, leader.name());
-        let Buses { nodes, news, leadership } = buses;
         let patience = self.node_timeout;
         let announcer = LeadAnnouncer::start(news, &work, leadership, patience);
         let announcer = announcer.map_err(|error| failed(BusError::Thread(error)))?;

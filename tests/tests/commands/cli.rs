@@ -1,8 +1,7 @@
 //! The command line: commands, settings and exit codes.
 
 use insta::assert_snapshot;
-use sandmill_tests::{Ran, TestJob, guest, python_guest, root};
-use std::process::Command;
+use sandmill_tests::{Ran, TestJob, guest, python_guest};
 
 /// A job of two files.
 fn two_files() -> TestJob {
@@ -569,34 +568,4 @@ fn check_runs_on_given_files() {
     It keeps the contract.
     init ([TIME]): --do WHAT is missing
     ");
-}
-
-#[test]
-fn a_new_entry_script_builds_runs_and_passes_its_tests() {
-    // The dependencies were downloaded with the test guests.
-    let created = TestJob::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
-    created.exits_with(0);
-    assert_snapshot!(created.redacted(), @r"
-    made my-script/, an entry script with a job and a little data. Next:
-      cd my-script
-      sandmill run job.yaml
-    ");
-    let again = created.into_job().command(&["new", "my-script"]);
-    again.exits_with(2).says("my-script is there already");
-    let ran = again.into_job().command(&["run", "my-script/job.yaml", "--job-dir", "job"]);
-    ran.exits_with(0);
-    assert_snapshot!(ran.sorted_output().join("\n"), @r"
-    hello.txt: 2
-    second.txt: 11
-    ");
-    let tests = Command::new("cargo")
-        .args(["test", "--quiet"])
-        .current_dir(ran.dir().join("my-script"))
-        .env("CARGO_TARGET_DIR", root().join("target/outside"))
-        .env("CARGO_NET_OFFLINE", "true")
-        .output()
-        .expect("cargo is there");
-    let stdout = String::from_utf8_lossy(&tests.stdout);
-    assert!(tests.status.success(), "{stdout}{}", String::from_utf8_lossy(&tests.stderr));
-    assert!(stdout.contains("test result: ok. 1 passed"), "{stdout}");
 }

@@ -11,6 +11,7 @@ use arrow::ipc::writer::FileWriter;
 use insta::assert_snapshot;
 use sandmill_tests::{Ran, TestJob, guest, onnx_model, root, texts};
 use std::fs;
+use std::process::Command;
 use std::sync::Arc;
 
 /// A job over three files in two folders.
@@ -293,4 +294,34 @@ fn a_crate_that_exports_nothing_is_refused() {
         ran.says("the component exports nothing. An entry script exports");
         ran.says("Does the crate call `sandmill_guest::export!(TYPE)` exactly once?");
     }
+}
+
+#[test]
+fn a_new_entry_script_builds_runs_and_passes_its_tests() {
+    // The dependencies were downloaded with the test guests.
+    let created = TestJob::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
+    created.exits_with(0);
+    assert_snapshot!(created.redacted(), @r"
+    made my-script/, an entry script with a job and a little data. Next:
+      cd my-script
+      sandmill run job.yaml
+    ");
+    let again = created.into_job().command(&["new", "my-script"]);
+    again.exits_with(2).says("my-script is there already");
+    let ran = again.into_job().command(&["run", "my-script/job.yaml", "--job-dir", "job"]);
+    ran.exits_with(0);
+    assert_snapshot!(ran.sorted_output().join("\n"), @r"
+    hello.txt: 2
+    second.txt: 11
+    ");
+    let tests = Command::new("cargo")
+        .args(["test", "--quiet"])
+        .current_dir(ran.dir().join("my-script"))
+        .env("CARGO_TARGET_DIR", root().join("target/outside"))
+        .env("CARGO_NET_OFFLINE", "true")
+        .output()
+        .expect("cargo is there");
+    let stdout = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success(), "{stdout}{}", String::from_utf8_lossy(&tests.stderr));
+    assert!(stdout.contains("test result: ok. 1 passed"), "{stdout}");
 }

@@ -6,6 +6,7 @@
 //! so far. Both methods return actions for the leader and orders for nodes.
 
 mod assign;
+mod attempt_times;
 mod attempts;
 mod deadlines;
 mod ending;

@@ -1,9 +1,9 @@
 //! The state machine of a job: its state and its interface.
 
+use super::attempt_times::AttemptTimes;
 use super::granted::GrantedMiniBatch;
 use super::node::JobNode;
 use super::queue::{MiniBatchQueue, PendingMiniBatch, QueueTurns};
-use super::twins::AttemptTimes;
 use super::types::{Committing, JobAction, JobEnding, JobMessage, JobOutput};
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;

@@ -14,36 +14,8 @@ use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{MiniBatchId, NodeId, WorkerId};
 use crate::protocol::{Grant, Order};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// How long recent successful attempts took.
-#[derive(Debug, Default)]
-pub(super) struct AttemptTimes {
-    recent: VecDeque<Duration>,
-    /// How many attempts succeeded.
-    count: usize,
-}
-
-impl AttemptTimes {
-    /// The most attempts that the median takes into account.
-    const RECENT: usize = 1000;
-
-    pub(super) fn add(&mut self, time: Duration) {
-        if self.recent.len() == Self::RECENT {
-            self.recent.pop_front();
-        }
-        self.recent.push_back(time);
-        self.count += 1;
-    }
-
-    /// The median. `None` before the first attempt has succeeded.
-    fn median(&self) -> Option<Duration> {
-        let mut times: Vec<Duration> = self.recent.iter().copied().collect();
-        let middle = times.len() / 2;
-        (!times.is_empty()).then(|| *times.select_nth_unstable(middle).1)
-    }
-}
 
 impl JobMachine {
     /// Whether all mini-batches that have not ended are granted, and another node may take one.
@@ -147,24 +119,5 @@ impl JobMachine {
             let (worker, by) = (worker.to_string(), by.to_string());
             self.emit(EventKind::AttemptCancelled { worker, id, attempt, by });
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_is_that_of_recent_attempts() {
-        let mut times = AttemptTimes::default();
-        assert_eq!(times.median(), None);
-        for seconds in [9, 1, 5] {
-            times.add(Duration::from_secs(seconds));
-        }
-        assert_eq!(times.median(), Some(Duration::from_secs(5)));
-        for _ in 0..AttemptTimes::RECENT {
-            times.add(Duration::from_secs(2));
-        }
-        assert_eq!((times.median(), times.count), (Some(Duration::from_secs(2)), 1003));
     }
 }
