@@ -27,6 +27,7 @@
 )]
 
 mod broker;
+mod elsewhere;
 mod guests;
 mod healthy;
 mod job;
@@ -41,6 +42,7 @@ pub mod sources;
 mod wat;
 
 pub use broker::{Broker, Brokers};
+pub use elsewhere::{Elsewhere, SeenElsewhere};
 pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Running, TestJob, texts};

@@ -47,7 +47,7 @@ impl LogFolder {
     }
 
     /// Makes one of the log's folders.
-    fn make(&self, folder: &str) -> Result<(), LogError> {
+    pub(crate) fn make(&self, folder: &str) -> Result<(), LogError> {
         let name = format!("{}{folder}", self.prefix);
         let made = self.store.make_folder(&name);
         made.map_err(|source| LogError::Unavailable { name, source })
@@ -63,7 +63,11 @@ impl LogFolder {
         self.read_object(self.record(number), number)
     }
 
-    fn read_object(&self, name: String, number: u64) -> Result<Option<Record>, LogError> {
+    pub(crate) fn read_object(
+        &self,
+        name: String,
+        number: u64,
+    ) -> Result<Option<Record>, LogError> {
         let Some(bytes) = self.read_bytes(&name)? else { return Ok(None) };
         let decoded = record::decode(number, bytes);
         decoded.map(Some).map_err(|damage| LogError::Damaged { name, damage })
@@ -75,7 +79,7 @@ impl LogFolder {
     }
 
     /// The numbers of the objects in a folder of the log, in ascending order.
-    fn numbers(&self, folder: &str) -> Result<Vec<u64>, LogError> {
+    pub(crate) fn numbers(&self, folder: &str) -> Result<Vec<u64>, LogError> {
         let name = format!("{}{folder}", self.prefix);
         let names = self.store.list(&name);
         let names = names.map_err(|source| LogError::Unavailable { name, source })?;
@@ -117,6 +121,19 @@ impl LogFolder {
         Ok(())
     }
 
+    /// Reads all records from number `next` on. Returns the number of the first one that the log does not have.
+    pub(crate) fn read_on<E: From<LogError>>(
+        &self,
+        mut next: u64,
+        visit: &mut dyn FnMut(Replay<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        while let Some(record) = self.read(next)? {
+            visit(Replay::Record { number: next, record: &record })?;
+            next += 1;
+        }
+        Ok(next)
+    }
+
     /// Reads the log: the latest snapshot that is intact, if there is one, and all records after it.
     pub(crate) fn replay<E: From<LogError>>(
         &self,
@@ -131,10 +148,7 @@ impl LogFolder {
                 break;
             }
         }
-        while let Some(record) = self.read(next)? {
-            visit(Replay::Record { number: next, record: &record })?;
-            next += 1;
-        }
+        let next = self.read_on(next, visit)?;
         let later = self.numbers("log")?.into_iter().next_back();
         if later.is_some_and(|later| later > next) && self.read(next)?.is_none() {
             return Err(LogError::Missing { name: self.record(next) }.into());

@@ -60,6 +60,26 @@ impl FolderStore {
         let within = folder.ancestors().take_while(|folder| folder.starts_with(outermost));
         within.map(open_folder).try_for_each(|folder| folder?.sync_all())
     }
+
+    /// Creates a file, unless one of this name exists. `sync` makes its content durable before it gets its name.
+    fn create_file(
+        &self,
+        name: &str,
+        bytes: &[u8],
+        sync: impl FnOnce(&File) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        let (path, name) = self.split(name);
+        let folder = open_folder(&path)?;
+        let temporary = format!("{UNFINISHED}{}", random_name());
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let mut file = File::from(openat(&folder, &*temporary, flags, Mode::RUSR | Mode::WUSR)?);
+        let created = file
+            .write_all(bytes)
+            .and_then(|()| sync(&file))
+            .and_then(|()| name_once(&folder, &temporary, name));
+        let _ = unlinkat(&folder, &*temporary, AtFlags::empty());
+        created
+    }
 }
 
 impl LogStore for FolderStore {
@@ -68,19 +88,13 @@ impl LogStore for FolderStore {
     }
 
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
-        let (path, name) = self.split(name);
-        let folder = open_folder(&path)?;
-        let temporary = format!("{UNFINISHED}{}", random_name());
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-        let mut file = File::from(openat(&folder, &*temporary, flags, Mode::RUSR | Mode::WUSR)?);
-        let created = file
-            .write_all(bytes)
-            .and_then(|()| file.sync_all())
-            .and_then(|()| name_once(&folder, &temporary, name));
-        let _ = unlinkat(&folder, &*temporary, AtFlags::empty());
-        let created = created?;
-        self.sync_folders(&path)?;
+        let created = self.create_file(name, bytes, File::sync_all)?;
+        self.sync_folders(&self.split(name).0)?;
         Ok(created)
+    }
+
+    fn create_unsynced(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        self.create_file(name, bytes, |_| Ok(()))
     }
 
     fn make_durable(&self, name: &str) -> io::Result<()> {
@@ -168,7 +182,8 @@ mod tests {
         store.make_folder("a/b").unwrap();
         assert!(store.create("a/b/1", b"one").unwrap());
         assert!(!store.create("a/b/1", b"two").unwrap());
-        assert!(store.create("a/b/2", b"").unwrap());
+        assert!(store.create_unsynced("a/b/2", b"").unwrap());
+        assert!(!store.create_unsynced("a/b/1", b"two").unwrap());
         assert_eq!(store.read("a/b/1").unwrap().unwrap(), b"one");
         let mut names = store.list("a/b").unwrap();
         names.sort();

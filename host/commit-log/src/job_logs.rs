@@ -21,6 +21,11 @@ impl JobLogs {
         Self { store }
     }
 
+    /// The store of the job.
+    pub fn store(&self) -> &Arc<dyn LogStore> {
+        &self.store
+    }
+
     fn runs(&self) -> LogFolder {
         LogFolder { store: self.store.clone(), prefix: "runs/".to_owned() }
     }
@@ -167,6 +172,19 @@ impl RunLog {
     ) -> Result<CommitLog, E> {
         let next = self.folder.replay(visit)?;
         Ok(CommitLog::new(self.folder.clone(), next))
+    }
+
+    /// Reads all records from number `next` on, for a caller that has read the records before. Returns the number
+    /// of the first one that the log does not have.
+    ///
+    /// # Errors
+    /// Those of `visit`, and if the store fails or a record is damaged.
+    pub fn read_on<E: From<LogError>>(
+        &self,
+        next: u64,
+        visit: &mut dyn FnMut(Replay<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        self.folder.read_on(next, visit)
     }
 }
 

@@ -8,7 +8,8 @@
 //! - [`LogStore`] is what the log needs of a store, and [`FolderStore`] is a folder, which may be shared;
 //! - [`CommitLog`] appends records and writes snapshots;
 //! - [`try_folder`] tries whether a folder can be such a store, and [`try_store`] tries another store;
-//! - [`JobLogs`] finds and begins the logs of a job: each run that starts over has a log of its own.
+//! - [`JobLogs`] finds and begins the logs of a job: each run that starts over has a log of its own;
+//! - [`RecordSeries`] are records beside the log of a run, which decide nothing.
 //!
 //! The payloads of records are bytes that this crate does not interpret.
 
@@ -21,6 +22,7 @@ mod job_logs;
 mod log_store;
 mod own_object;
 mod record;
+mod series;
 #[cfg(test)]
 mod simulation;
 mod trial;
@@ -32,6 +34,7 @@ pub use job_logs::{JobLogs, RunList, RunLog, is_run_id};
 pub use log_store::LogStore;
 pub use own_object::create_own;
 pub use record::{LogPosition, Record, RecordDamage, Writer};
+pub use series::RecordSeries;
 pub use trial::{TrialError, try_folder, try_store};
 
 use sandmill_files as files;

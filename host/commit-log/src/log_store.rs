@@ -21,13 +21,23 @@ pub trait LogStore: Debug + Send + Sync {
     /// If the store fails. The object may exist nevertheless: only the reply may have been lost.
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<bool>;
 
+    /// As [`create`](Self::create), but faster if the store allows it: after a crash of the store, the object may be
+    /// missing or damaged.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn create_unsynced(&self, name: &str, bytes: &[u8]) -> io::Result<bool> {
+        self.create(name, bytes)
+    }
+
     /// Makes an object durable, if `create` failed after the object had got its name.
     ///
     /// # Errors
     /// If the store fails.
     fn make_durable(&self, name: &str) -> io::Result<()>;
 
-    /// Removes an object. Records are never removed while their job may run. A missing object is not an error.
+    /// Removes an object, such as an old snapshot. Records of a log are never removed while their job may run. A
+    /// missing object is not an error.
     ///
     /// # Errors
     /// If the store fails.

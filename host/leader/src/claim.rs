@@ -11,6 +11,9 @@
 //! whether the job then begins or resumes.
 
 use super::claim_error::ClaimError;
+use super::claim_folders::{
+    first_entry, make_folder, make_folder_with_mode, missing_folders, refuse_misplaced,
+};
 use super::folder_lock::FolderLock;
 use super::job_state::{
     JobFile, JobStanding, JobState, StartedBy, new_id, new_mark, output_size, sync_name, temporary,
@@ -19,8 +22,8 @@ use super::reserve::Reserve;
 use crate::fail_point;
 use crate::files::remove_tree;
 use crate::journal::journal_files;
-use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, unfinished};
-use crate::opening::{self, folder_at_its_path};
+use crate::model::{JobDir, JobResult, JobStatus, unfinished};
+use crate::opening;
 use jiff::Timestamp;
 use rustix::fs::Mode;
 use std::ffi::OsStr;
@@ -55,6 +58,10 @@ pub(super) struct JobDirLock {
     /// See [`JobDirLock::mark`].
     mark: String,
     started_by: Option<StartedBy>,
+    /// The job's folder in the job store, and the id of the run whose commit log is continued, if one is.
+    store: Option<(PathBuf, Option<String>)>,
+    /// See [`JobState::cancels_from`].
+    cancels_from: u64,
     /// Folders that did not exist before, innermost first.
     created: Vec<PathBuf>,
     lock: FolderLock,
@@ -104,6 +111,11 @@ impl Claim {
     /// When this run began.
     pub fn started(&self) -> Timestamp {
         self.state.started
+    }
+
+    /// See [`JobState::cancels_from`].
+    pub(super) fn cancels_from(&self) -> u64 {
+        self.state.cancels_from
     }
 
     /// Whether this run resumes an earlier run of the job.
@@ -208,6 +220,8 @@ pub(super) fn lock_job_dir(
         earlier,
         mark,
         started_by: None,
+        store: None,
+        cancels_from: 0,
         created,
         lock,
         output_lock: None,
@@ -218,6 +232,17 @@ impl JobDirLock {
     /// Records who starts the run.
     pub(super) fn started_by(self, started_by: StartedBy) -> Self {
         Self { started_by: Some(started_by), ..self }
+    }
+
+    /// Records the job's folder in the job store, and the id of the run whose commit log this run continues. `None` if
+    /// this run begins one.
+    pub(super) fn in_store(self, folder: PathBuf, run: Option<String>) -> Self {
+        Self { store: Some((folder, run)), ..self }
+    }
+
+    /// See [`JobState::cancels_from`].
+    pub(super) fn set_cancels_from(&mut self, records: u64) {
+        self.cancels_from = records;
     }
 
     /// The earlier run that the directory holds.
@@ -329,6 +354,8 @@ impl JobDirLock {
     ) -> Result<Claim, ClaimError> {
         let output_lock = self.lock_output_folder(true)?;
         self.make_private()?;
+        // The log of a new run has no requests yet.
+        self.cancels_from = 0;
         let started = Timestamp::now();
         let state = JobState::new(&self.name, new_id(started), started);
         let state = self.with_places(state, job_file);
@@ -382,7 +409,20 @@ impl JobDirLock {
         let started_by = self.started_by.clone();
         let output_file = self.output_file.clone();
         let results = self.results.clone();
-        JobState { mark, output, results, output_file, started_by, job_file, ..state }
+        let run_folder =
+            self.store.as_ref().map(|(folder, run)| folder.join(run.as_ref().unwrap_or(&state.id)));
+        let cancels_from = self.cancels_from;
+        JobState {
+            mark,
+            output,
+            results,
+            output_file,
+            run_folder,
+            cancels_from,
+            started_by,
+            job_file,
+            ..state
+        }
     }
 
     /// Closes the job directory to other users: its journal and logs contain settings, which may be secrets.
@@ -465,27 +505,6 @@ fn lock_root(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
     Err(ClaimError::Running { dir: root.to_owned(), who })
 }
 
-/// The folder and its ancestors that do not exist, innermost first.
-fn missing_folders(folder: &Path) -> Vec<PathBuf> {
-    let is_missing =
-        |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();
-    folder.ancestors().take_while(is_missing).map(Path::to_owned).collect()
-}
-
-/// Creates a folder, and its missing ancestors, at a path without links. The user's umask applies.
-fn make_folder(path: &Path) -> Result<(), ClaimError> {
-    make_folder_with_mode(path, Mode::from_raw_mode(0o777))
-}
-
-fn make_folder_with_mode(path: &Path, mode: Mode) -> Result<(), ClaimError> {
-    match folder_at_its_path(path, mode) {
-        Err(_) if path.exists() && !path.is_dir() => Err(ClaimError::NotAFolder(path.to_owned())),
-        made => {
-            made.map(drop).map_err(|source| ClaimError::folder("make the folder", path, source))
-        }
-    }
-}
-
 /// Reads the state of the job that the directory holds. `None` if the directory is empty. Fails if the
 /// directory holds another job, or is not a job directory.
 fn read_earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError> {
@@ -506,26 +525,6 @@ fn read_earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimE
         });
     }
     Ok(Some(state))
-}
-
-/// Refuses an output folder that contains the job directory. Also refuses a path at or below a file or folder
-/// that the job directory itself needs.
-fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), ClaimError> {
-    let folders = [job_dir.parts(), job_dir.work(), job_dir.links(), job_dir.spill()];
-    let more = [job_dir.models(), job_dir.logs(), job_dir.journal()];
-    let is_needed = folders
-        .iter()
-        .chain(&more)
-        .chain([&job_dir.state_file()])
-        .filter_map(|path| path.file_name())
-        .any(|name| {
-            let path = root.join(name);
-            output.starts_with(&path)
-        });
-    if is_needed || root.starts_with(output) {
-        return Err(ClaimError::Misplaced { output: output.to_owned(), dir: root.to_owned() });
-    }
-    Ok(())
 }
 
 /// Removes what a run made: its files in the job directory, and its output. The journal goes first:
@@ -554,22 +553,6 @@ fn remove_run(
     removed.iter().try_for_each(|path| {
         remove_tree(path).map_err(|e| ClaimError::io("remove the earlier run's", path, e))
     })
-}
-
-/// The name of an entry for which `counts` is true. `None` if there is no such entry. Ignores the folder's
-/// lock file.
-fn first_entry(
-    folder: &Path,
-    counts: impl Fn(&std::ffi::OsStr) -> bool,
-) -> Result<Option<String>, ClaimError> {
-    let failed = |e| ClaimError::io("list the folder", folder, e);
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let name = entry.map_err(failed)?.file_name();
-        if name != LOCK_FILE && counts(&name) {
-            return Ok(Some(name.to_string_lossy().into_owned()));
-        }
-    }
-    Ok(None)
 }
 
 /// The path without links. Its last components need not exist.

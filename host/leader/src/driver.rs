@@ -16,6 +16,7 @@ use super::presence::Presence;
 use super::settings_in_force::{in_force, policy};
 use super::spans::Spans;
 use super::start::{Started, commit_request, resumed, start};
+use super::store_link::StoreLink;
 use super::{Claim, EngineError};
 use crate::cancel::{Cancel, CancelRequest};
 use crate::event::{Event, EventKind};
@@ -109,6 +110,8 @@ struct Driver<'a, R> {
     control: Option<Control>,
     /// See [`Started::presence`].
     presence: Option<Presence>,
+    /// `None` if the job has no store, and at its end.
+    store_link: Option<StoreLink>,
     result: Option<JobResult>,
     /// When to look whether another process leads the job. `None` if other machines do not know the job.
     lead_check: Option<Duration>,
@@ -130,6 +133,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             }
         };
         let Started { mut node, committer, commits, restored, epoch, presence } = started;
+        let store_link = StoreLink::begin(&job, epoch, cancel);
         let has_earlier_run = job.claim.has_earlier_run();
         let resumed = resumed(&restored, has_earlier_run);
         let start = Instant::now();
@@ -170,6 +174,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             on_event,
             control,
             presence,
+            store_link,
             result: None,
         };
         let in_force = in_force(&job.spec, &job.notices);
@@ -252,6 +257,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
             reported = self.connected_job.node.next(wants_plan) => self.receive(reported),
+            message = StoreLink::next_notice(&mut self.store_link) => {
+                self.emit(EventKind::Notice { message });
+            }
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
     }
@@ -461,6 +469,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.control = None;
         let written = self.claim.end(&result);
         self.emit(EventKind::JobFinished { result: Box::new(result.clone()) });
+        if let Some(link) = self.store_link.take() {
+            link.end();
+        }
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
             undo(&self.claim, self.store.as_ref()).map_err(|e| EngineError(e.to_string()))?;
@@ -469,8 +480,11 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             let _ = self.parent.as_deref().map(remove_tree);
         }
         let publishes_later = self.store.as_ref().is_some_and(JobStore::publishes_later);
-        if result.status == JobStatus::Completed && publishes_later {
-            self.presence.take().map(Presence::interrupt);
+        if result.status == JobStatus::Completed
+            && publishes_later
+            && let Some(presence) = self.presence.take()
+        {
+            presence.interrupt();
         }
         Ok(result)
     }

@@ -44,6 +44,8 @@ pub struct PreparedJob<N> {
     pub(super) unreadable: Vec<(u32, String)>,
     /// Notices for the user from the preparation of the job, in addition to those of `spec`.
     pub(super) notices: Vec<String>,
+    /// The id of the run that began the journal.
+    pub(super) run: String,
     /// The job's store, if it has one.
     pub(super) store: Option<JobStore>,
     /// What other machines must know to run the workers. `None` if the workers run on this machine.

@@ -154,6 +154,14 @@ pub struct JobState {
     /// has no journal yet.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_from_log: bool,
+    /// The folder of the job's run in the job store. `None` if the job has no store, or if an earlier version of
+    /// Sandmill started its latest run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_folder: Option<PathBuf>,
+    /// Requests in the job store to cancel the job count if the commit log had at least this many records when they
+    /// were made.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) cancels_from: u64,
     /// Who started the latest run. `None` if an earlier version of Sandmill did.
     #[serde(default)]
     pub started_by: Option<StartedBy>,
@@ -183,11 +191,20 @@ impl JobState {
             ended: None,
             times_resumed: 0,
             is_from_log: false,
+            run_folder: None,
+            cancels_from: 0,
             started_by: None,
             job_file: None,
             result: None,
             output_size: None,
         }
+    }
+
+    /// Where nodes on other machines write their logs until the job ends, and its leader copies them to the job
+    /// directory. `None` if the job has ended, or has no store.
+    pub fn node_logs(&self) -> Option<JobDir> {
+        let run = self.run_folder.as_ref().filter(|_| self.status == JobStanding::Running)?;
+        Some(workers_of_run(run))
     }
 
     /// Reads the state of a job directory. `None` if there is no state file.
@@ -249,6 +266,11 @@ impl JobState {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// Syncs the folder of a state file, so that the file's name is durable.
 pub(super) fn sync_name(path: &Path) -> Result<(), ClaimError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
@@ -259,6 +281,12 @@ pub(super) fn sync_name(path: &Path) -> Result<(), ClaimError> {
 /// The temporary path at which a state file is written before it is renamed.
 pub(super) fn temporary(path: &Path) -> PathBuf {
     path.with_extension("json.new")
+}
+
+/// The directory for the files of a run's workers, if they run on several machines. `run`: the folder of the run in
+/// the job's store.
+pub(super) fn workers_of_run(run: &Path) -> JobDir {
+    JobDir::new(run.join("workers"))
 }
 
 /// The size of the output folder of a completed job.

@@ -4,7 +4,7 @@
 use super::claim::{Claim, JobDirLock, resolve};
 use super::claim_error::ClaimError;
 use super::commit::SavedResults;
-use super::job_state::{JobStanding, JobState};
+use super::job_state::{JobStanding, JobState, workers_of_run};
 use super::options::LeaderOptions;
 use super::presence::{Presence, is_led};
 use crate::fail_point;
@@ -197,7 +197,7 @@ impl JobStore {
                 found: run.id().to_owned(),
             });
         }
-        self.continue_run(&run, summary, is_local, held, say).map(Some)
+        self.continue_run(&run, &summary, is_local, held, say).map(Some)
     }
 
     /// Checks that the run to be taken over is the latest one.
@@ -229,14 +229,15 @@ impl JobStore {
     fn continue_run(
         &mut self,
         run: &RunLog,
-        summary: LogSummary,
+        summary: &LogSummary,
         is_local: bool,
         held: &mut JobDirLock,
         say: &mut dyn FnMut(&str),
     ) -> Result<CommitLog, ClaimError> {
         let journal = held.job_dir().journal();
         let is_own = summary.directory == directory_id(&journal);
-        let state = self.state(summary.job_state, held)?;
+        let state = self.state(summary.job_state.clone(), held)?;
+        held.set_cancels_from(summary.cancels_from(state.cancels_from));
         let name = || state.name.clone();
         if !is_own {
             self.refuse_if_led(run, summary.writer.as_ref(), say)?;
@@ -364,6 +365,16 @@ impl JobStore {
         Ok(())
     }
 
+    /// The commit logs of the job.
+    pub(super) fn logs(&self) -> &JobLogs {
+        &self.logs
+    }
+
+    /// The job's folder in the store. `None` if the store is not a folder.
+    pub(super) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// The directory for the files of a run's workers, if they run on several machines.
     /// `None` if the store is not a folder.
     pub(super) fn worker_dir(&self, run: &str) -> Option<JobDir> {
@@ -393,7 +404,7 @@ impl JobStore {
 /// The directory for the files of a run's workers, if they run on several machines. `folder`: the job's folder
 /// in the store.
 pub fn worker_dir(folder: &Path, run: &str) -> JobDir {
-    JobDir::new(folder.join(run).join("workers"))
+    workers_of_run(&folder.join(run))
 }
 
 /// The objects of a job in a store that is a folder.

@@ -12,6 +12,8 @@
 //!   `stored_jobs` lists and removes the logs in a store, `orphans` finds jobs without a leader in it, `standby`
 //!   waits for another machine, and `presence` shows other machines that a leader is alive. `published` removes
 //!   copies of results that are published.
+//! - `store_link` is what a running job does in its store for other machines: `shared_logs` copies its logs there, and
+//!   `cancel_requests` reads requests to end it. `stored_view` is a job as other machines see it.
 //! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
 //!   `differences` compares them with those of the earlier run, and `verify` does the same for its
 //!   inputs. These modules do not know how a node is built.
@@ -29,10 +31,13 @@
     )
 )]
 
+mod cancel_requests;
 mod claim;
 mod claim_error;
+mod claim_folders;
 mod commit;
 mod control;
+mod copied_logs;
 mod differences;
 mod driver;
 mod folder_lock;
@@ -55,19 +60,25 @@ mod published;
 mod reserve;
 mod resume;
 mod settings_in_force;
+mod shared_logs;
 mod spans;
 mod standby;
 mod start;
+mod store_link;
 mod stored_jobs;
+mod stored_view;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod verify;
+mod view_error;
 
+pub use cancel_requests::{CancelRequest, CancelRequests};
 pub use claim::Claim;
 pub use claim_error::ClaimError;
 #[cfg(any(test, feature = "testing"))]
 pub use commit::fuzz_recovery;
 pub use commit::{Make, OutputFileError};
+pub use copied_logs::{clear_copied_logs, copied_logs, copied_logs_folder};
 pub use driver::run;
 pub use folder_lock::{JobHold, is_locked};
 pub use identity::settings;
@@ -82,8 +93,11 @@ pub use prepare_error::PreparationError;
 pub use published::RunToPublish;
 pub use sandmill_commit_log::{LogStore, TrialError, is_run_id, try_folder, try_store};
 pub use settings_in_force::RUNS_AS_ROOT;
+pub use shared_logs::LastWord;
 pub use standby::wait_for_turn;
 pub use stored_jobs::{StoredJob, stored_jobs};
+pub use stored_view::StoredView;
+pub use view_error::ViewError;
 
 use sandmill_files::{self as files, opening};
 use sandmill_model::{self as model, event, fail_point};

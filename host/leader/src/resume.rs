@@ -106,6 +106,13 @@ impl<N: JobOnNode> ReadyToResume<N> {
             signer: options.signer,
             by_agent: options.by_agent,
         });
+        // A job that is resumed keeps the id under which its journal was made.
+        let run = resumed.as_ref().map(|resumed| resumed.journal.job()).transpose()?;
+        let run = run.map(|job| job.id);
+        let held = match self.store.as_ref().and_then(JobStore::folder) {
+            Some(folder) => held.in_store(folder.to_owned(), run.clone()),
+            None => held,
+        };
         let job_file = options.job_file.clone();
         let claim = match (start, &self.store) {
             (JobStart::Resume, _) => held.resume(job_file),
@@ -117,11 +124,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let claim = claim.inspect_err(|_| {
             parent.as_deref().map(parent::give_back);
         })?;
-        // A job that is resumed keeps the id under which its journal was made.
-        let run = match &resumed {
-            Some(resumed) => resumed.journal.job()?.id,
-            None => claim.id().to_owned(),
-        };
+        let run = run.unwrap_or_else(|| claim.id().to_owned());
         let remote = options.remote_workers.then(|| self.remote_work(&run, options)).flatten();
         let Self { spec, found, node, job_dir, store, .. } = self;
         let node::NodeFindings { sources, component, runtime, .. } = found;
@@ -139,6 +142,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             resumed,
             unreadable,
             notices,
+            run,
             store,
             remote,
             node,

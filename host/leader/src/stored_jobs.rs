@@ -1,9 +1,12 @@
 //! The jobs whose commit logs are in a job store, for `jobs --store` and `clean --store`.
 
+use super::cancel_requests::CancelRequest;
 use super::claim_error::ClaimError;
-use super::folder_lock::{FolderLock, is_locked};
+use super::folder_lock::FolderLock;
 use super::job_state::JobState;
 use super::presence::is_led;
+use super::shared_logs::{LastWord, read_last_word};
+use super::stored_view::{is_live, pending_cancel};
 use crate::files::remove_tree;
 use crate::journal::{Journal, JournalError, LogSummary};
 use crate::model::JobStatus;
@@ -31,7 +34,7 @@ pub struct StoredJob {
     /// The id of the latest run, and the number of records in its log.
     run: (String, u64),
     /// The process that wrote the last record. `None` if only a snapshot has it.
-    pub writer: Option<Writer>,
+    writer: Option<Writer>,
     /// The mini-batches that succeeded, and those that failed.
     pub mini_batches: (u64, u64),
     /// The job's tenant. Empty if the job has none.
@@ -40,18 +43,41 @@ pub struct StoredJob {
     pub output: Option<PathBuf>,
     /// The address in a store to which the results go. `None` if they stay in the output folder.
     pub results: Option<String>,
+    /// What the latest leader said last. `None` if it is unknown.
+    pub last_word: Option<LastWord>,
+    /// The last request to cancel the job that still counts.
+    pub cancel: Option<CancelRequest>,
 }
 
 impl StoredJob {
-    /// Whether a process leads the job. If the job's results go to a store, this may take some seconds.
-    pub fn is_running(&self) -> bool {
-        match &self.results {
-            // If the store fails, the job may be running.
-            Some(_) => self.status.is_none() && self.is_led().unwrap_or(true),
-            None => self.output.as_deref().is_some_and(is_locked),
-        }
+    /// When the job's leader last said or wrote something.
+    pub fn last_sign(&self) -> Timestamp {
+        self.last_word.as_ref().map_or(self.last_record, |word| word.at.max(self.last_record))
     }
 
+    /// The latest leader. `None` if it is unknown.
+    fn leader(&self) -> Option<&Writer> {
+        self.last_word.as_ref().map(|word| &word.leader).or(self.writer.as_ref())
+    }
+
+    /// The machine of the latest leader. `None` if it is unknown.
+    pub fn machine(&self) -> Option<&str> {
+        Some(&self.leader()?.host)
+    }
+
+    /// The process ID of the latest leader on its machine. `None` if it is unknown.
+    pub fn pid(&self) -> Option<u32> {
+        Some(self.leader()?.pid)
+    }
+
+    /// Whether a process leads the job, or is about to.
+    pub fn is_running(&self) -> bool {
+        // No lock protects a job whose results go to a store.
+        let output = self.output.as_deref().filter(|_| self.results.is_none());
+        is_live(output, self.last_word.as_ref())
+    }
+
+    /// As [`is_running`](Self::is_running), but trusts no clock. May take some seconds.
     fn is_led(&self) -> io::Result<bool> {
         is_led(&FolderStore::new(self.folder.clone()), &self.run.0, &mut || ())
     }
@@ -137,9 +163,12 @@ pub(super) fn job_folders(store: &Path) -> io::Result<Vec<(String, PathBuf)>> {
 fn read(name: &str, folder: &Path) -> Result<Option<StoredJob>, JournalError> {
     let logs = logs_in(folder);
     let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
-    let LogSummary { job_state, status, is_superseded, writer, records, ended, .. } =
-        LogSummary::read(&run)?;
-    let state = JobState::parse(job_state).ok();
+    let summary = LogSummary::read(&run)?;
+    let state = JobState::parse(summary.job_state.clone()).ok();
+    let last_word = read_last_word(logs.store(), run.id())?;
+    let cancel = state.as_ref().map(|state| pending_cancel(&logs, run.id(), &summary, state));
+    let cancel = cancel.transpose()?.flatten();
+    let LogSummary { status, is_superseded, writer, records, ended, .. } = summary;
     let log = folder.join(run.id()).join("log");
     let times = fs::read_dir(log).into_iter().flatten().flatten();
     let times = times.filter_map(|entry| entry.metadata().ok()?.modified().ok());
@@ -157,6 +186,8 @@ fn read(name: &str, folder: &Path) -> Result<Option<StoredJob>, JournalError> {
         tenant: tenant.unwrap_or_default(),
         results: state.as_ref().and_then(|state| state.results.clone()),
         output: state.map(|state| state.output),
+        last_word,
+        cancel: cancel.filter(|_| !is_superseded),
     }))
 }
 

@@ -255,7 +255,7 @@ pub(super) fn files_to_read(history: &History, paths: &ReportPaths) -> Vec<Strin
     }
     files
         .into_iter()
-        .filter(|(path, _)| path.metadata().is_ok_and(|found| found.len() > 0))
+        .filter_map(|(path, what)| Some((paths.find_log(&path)?, what)))
         .map(|(path, what)| format!("{}: {what}", paths.show(&path)))
         .collect()
 }

@@ -1,11 +1,12 @@
 //! The output of entry scripts while a job runs: the text of `sandmill logs --follow`.
 
-use super::logs::{LOG_FOLDERS, log_files, open_file};
-use crate::model::{JobDir, printable};
+use super::log_folders::LogFolders;
+use super::logs::{FoundFile, LOG_FOLDERS, log_files, open_file};
+use crate::model::printable;
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// At most this many bytes of a file are read at once. The rest follows in the next read.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -13,7 +14,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 /// Shows the text that was written since the last call.
 #[derive(Debug)]
 pub struct Follower {
-    dir: JobDir,
+    logs: LogFolders,
     worker: Option<String>,
     /// How far each file was shown. The keys are device and inode, because rotation renames files.
     shown: HashMap<(u64, u64), u64>,
@@ -23,9 +24,14 @@ pub struct Follower {
 
 impl Follower {
     /// Follows the output of all workers, or of the worker with this name.
-    pub fn new(dir: &JobDir, worker: Option<&str>) -> Self {
+    pub fn new(logs: impl Into<LogFolders>, worker: Option<&str>) -> Self {
         let worker = worker.map(str::to_owned);
-        Self { dir: dir.clone(), worker, shown: HashMap::new(), last: None }
+        Self { logs: logs.into(), worker, shown: HashMap::new(), last: None }
+    }
+
+    /// Follows other folders from now on. What was shown of a folder that stays is not shown again.
+    pub fn set_logs(&mut self, logs: LogFolders) {
+        self.logs = logs;
     }
 
     /// Writes the new text, in whole lines. The last call (`is_last`) also writes a partial line. Returns
@@ -36,8 +42,8 @@ impl Follower {
     pub fn print_new(&mut self, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
         let mut has_new = false;
         for (folder, suffix) in LOG_FOLDERS {
-            for path in log_files(&self.dir, folder, self.worker.as_deref(), suffix)? {
-                while self.print_piece(&path, is_last, out)? {
+            for file in log_files(&self.logs, folder, self.worker.as_deref(), suffix)? {
+                while self.print_piece(&file, is_last, out)? {
                     has_new = true;
                 }
             }
@@ -45,7 +51,12 @@ impl Follower {
         Ok(has_new)
     }
 
-    fn print_piece(&mut self, path: &Path, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
+    fn print_piece(
+        &mut self,
+        FoundFile { path, shown }: &FoundFile,
+        is_last: bool,
+        out: &mut dyn Write,
+    ) -> io::Result<bool> {
         let mut file = match open_file(path) {
             Ok(file) => file,
             // It was renamed meanwhile; the next call finds it under its new name.
@@ -72,9 +83,8 @@ impl Follower {
         }
         *from += length as u64;
         if self.last.as_deref() != Some(path) {
-            let shown = path.strip_prefix(self.dir.root()).unwrap_or(path).display();
-            writeln!(out, "==> {shown} <==")?;
-            self.last = Some(path.to_owned());
+            writeln!(out, "==> {} <==", shown.display())?;
+            self.last = Some(path.clone());
         }
         let text = String::from_utf8_lossy(&bytes[..length]);
         for line in text.lines() {
@@ -87,7 +97,7 @@ impl Follower {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{WorkerId, rotated};
+    use crate::model::{JobDir, WorkerId, rotated};
     use std::fs;
 
     #[test]

@@ -1,15 +1,15 @@
 //! The history of a job, read from its events: the data that `sandmill status`, `logs` and `explain` show.
 //! The history keeps a bounded part of the events, and four bytes for each attempt.
 
+use super::log_folders::LogFolders;
 use crate::event::{Event, EventKind};
 use crate::model::{
-    AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobDir, JobResult, MiniBatchId,
-    add_bytes,
+    AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobResult, MiniBatchId, add_bytes,
 };
 use crate::opening::regular;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, ErrorKind};
 
 /// At most this many kinds of failures are kept.
 const MAX_GROUPS: usize = 50;
@@ -182,16 +182,26 @@ impl Attempt {
 ///
 /// # Errors
 /// If there are no events, or they cannot be read.
-pub(super) fn read_events(dir: &JobDir, visit: &mut dyn FnMut(Event)) -> io::Result<()> {
-    let mut lines = BufReader::with_capacity(1 << 20, regular(&dir.events())?.0);
-    let mut line = Vec::new();
-    while lines.read_until(b'\n', &mut line)? > 0 {
-        if let Ok(event) = serde_json::from_slice(&line) {
-            visit(event);
+pub(super) fn read_events(logs: &LogFolders, visit: &mut dyn FnMut(Event)) -> io::Result<()> {
+    let mut missing = Some(io::Error::from(ErrorKind::NotFound));
+    for path in logs.events() {
+        let file = match regular(&path) {
+            Ok((file, _)) => file,
+            // A leader of the job has just begun.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        missing = None;
+        let mut lines = BufReader::with_capacity(1 << 20, file);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            if let Ok(event) = serde_json::from_slice(&line) {
+                visit(event);
+            }
+            line.clear();
         }
-        line.clear();
     }
-    Ok(())
+    missing.map_or(Ok(()), Err)
 }
 
 impl History {
@@ -199,9 +209,9 @@ impl History {
     ///
     /// # Errors
     /// If there are no events, or they cannot be read.
-    pub fn read(dir: &JobDir) -> io::Result<Self> {
+    pub fn read(logs: impl Into<LogFolders>) -> io::Result<Self> {
         let mut history = Self::default();
-        read_events(dir, &mut |event| history.add(event))?;
+        read_events(&logs.into(), &mut |event| history.add(event))?;
         Ok(history)
     }
 

@@ -1,10 +1,10 @@
 //! The text of `sandmill logs`: the output of the entry script, or the attempts at a mini-batch.
 
 use super::history::read_events;
-use super::node_folders::nodes_in;
+use super::log_folders::LogFolders;
 use super::phrases::node_of;
 use crate::event::{Event, EventKind};
-use crate::model::{JobDir, MiniBatchId, printable};
+use crate::model::{MiniBatchId, printable};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
@@ -30,11 +30,16 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 ///
 /// # Errors
 /// If a file cannot be read, or if `out` cannot be written.
-pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::Result<bool> {
+pub fn print_logs(
+    logs: impl Into<LogFolders>,
+    filter: &LogFilter,
+    out: &mut dyn Write,
+) -> io::Result<bool> {
+    let logs = &logs.into();
     match filter {
-        LogFilter::All => print_workers(dir, None, out),
-        LogFilter::Worker(name) => print_workers(dir, Some(name), out),
-        LogFilter::MiniBatch(id) => print_mini_batch(dir, *id, out),
+        LogFilter::All => print_workers(logs, None, out),
+        LogFilter::Worker(name) => print_workers(logs, Some(name), out),
+        LogFilter::MiniBatch(id) => print_mini_batch(logs, *id, out),
     }
 }
 
@@ -44,15 +49,16 @@ pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::
 /// # Errors
 /// If a file cannot be read, or if `visit` fails.
 pub fn logs_json(
-    dir: &JobDir,
+    logs: impl Into<LogFolders>,
     filter: &LogFilter,
     visit: &mut dyn FnMut(&Value) -> io::Result<()>,
 ) -> io::Result<bool> {
+    let logs = &logs.into();
     let worker = match filter {
         LogFilter::All => None,
         LogFilter::Worker(name) => Some(name.as_str()),
         LogFilter::MiniBatch(id) => {
-            let attempts = attempts(dir, *id)?;
+            let attempts = attempts(logs, *id)?;
             for event in &attempts {
                 visit(&serde_json::to_value(event)?)?;
             }
@@ -62,11 +68,10 @@ pub fn logs_json(
     let mut found = false;
     for (folder, suffix) in LOG_FOLDERS {
         let kind = folder.rsplit('/').next().unwrap_or(folder);
-        for path in log_files(dir, folder, worker, suffix)? {
+        for FoundFile { path, shown: file } in log_files(logs, folder, worker, suffix)? {
             found = true;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let worker = name.split('.').next().unwrap_or_default();
-            let file = path.strip_prefix(dir.root()).unwrap_or(&path);
             each_line(&path, |line| {
                 visit(&json!({"worker": worker, "kind": kind, "file": file, "line": line}))
             })?;
@@ -76,9 +81,9 @@ pub fn logs_json(
 }
 
 /// The `AttemptFinished` events of a mini-batch.
-fn attempts(dir: &JobDir, id: MiniBatchId) -> io::Result<Vec<Event>> {
+fn attempts(logs: &LogFolders, id: MiniBatchId) -> io::Result<Vec<Event>> {
     let mut attempts = Vec::new();
-    read_events(dir, &mut |event: Event| {
+    read_events(logs, &mut |event: Event| {
         if matches!(&event.kind, EventKind::AttemptFinished { report, .. } if report.id == id) {
             attempts.push(event);
         }
@@ -95,35 +100,53 @@ pub(super) const LOG_FOLDERS: [(&str, &str); 4] = [
     ("user/error", ".txt"),
 ];
 
-fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
+fn print_workers(logs: &LogFolders, worker: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
     let mut found = false;
     for (folder, suffix) in LOG_FOLDERS {
-        for path in log_files(dir, folder, worker, suffix)? {
+        for FoundFile { path, shown } in log_files(logs, folder, worker, suffix)? {
             found = true;
-            let shown = path.strip_prefix(dir.root()).unwrap_or(&path).display();
-            writeln!(out, "==> {shown} <==")?;
+            writeln!(out, "==> {} <==", shown.display())?;
             print_file(&path, out)?;
         }
     }
     Ok(found)
 }
 
+/// A file of the log tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FoundFile {
+    /// Where it is.
+    pub(super) path: PathBuf,
+    /// Its path in a job directory, which users see.
+    pub(super) shown: PathBuf,
+}
+
 /// The non-empty files of one worker or of all workers, including rotated files, in this folder of the log
 /// tree. The files are sorted by node, and then by name.
 pub(super) fn log_files(
-    dir: &JobDir,
+    logs: &LogFolders,
     folder: &str,
     worker: Option<&str>,
     suffix: &str,
-) -> io::Result<Vec<PathBuf>> {
+) -> io::Result<Vec<FoundFile>> {
     let nodes = match worker {
-        Some(worker) => vec![node_of(worker)],
-        None => nodes_in(dir, folder)?,
+        Some(worker) => [node_of(worker)].into(),
+        None => logs.nodes_in(folder)?,
     };
     let mut found = Vec::new();
     for node in nodes {
-        let folder = dir.logs().join(folder).join(node.to_string());
-        found.extend(files_of_node(&folder, worker, suffix)?);
+        let mut of_node = Vec::new();
+        for dir in logs.all() {
+            let folder = dir.logs().join(folder).join(node.to_string());
+            let paths = files_of_node(&folder, worker, suffix)?.into_iter();
+            of_node.extend(paths.filter(|path| !logs.is_copy(dir, path)).map(|path| {
+                let shown = path.strip_prefix(dir.root()).unwrap_or(&path).to_owned();
+                FoundFile { path, shown }
+            }));
+        }
+        // The sort is stable: the files of an earlier leader stay first.
+        of_node.sort_by(|one, other| one.shown.cmp(&other.shown));
+        found.extend(of_node);
     }
     Ok(found)
 }
@@ -146,7 +169,6 @@ fn files_of_node(folder: &Path, worker: Option<&str>, suffix: &str) -> io::Resul
             found.push(entry.path());
         }
     }
-    found.sort();
     Ok(found)
 }
 
@@ -172,8 +194,8 @@ fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::
     Ok(())
 }
 
-fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::Result<bool> {
-    let attempts = attempts(dir, id)?;
+fn print_mini_batch(logs: &LogFolders, id: MiniBatchId, out: &mut dyn Write) -> io::Result<bool> {
+    let attempts = attempts(logs, id)?;
     for event in &attempts {
         let EventKind::AttemptFinished { worker, report, location, started, .. } = &event.kind
         else {
@@ -203,14 +225,14 @@ fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::R
         }
         let seconds = SignedDuration::try_from_secs_f64(report.elapsed_seconds).unwrap_or_default();
         let end = started.checked_add(seconds).unwrap_or(event.at);
-        print_logged(dir, worker, *started, end, out)?;
+        print_logged(logs, worker, *started, end, out)?;
     }
     Ok(!attempts.is_empty())
 }
 
 /// Prints what a worker's entry script logged in a span of time. Each log line begins with its time.
 fn print_logged(
-    dir: &JobDir,
+    logs: &LogFolders,
     worker: &str,
     from: Timestamp,
     to: Timestamp,
@@ -220,7 +242,7 @@ fn print_logged(
     let from = from.checked_sub(slack).unwrap_or(from);
     let to = to.checked_add(slack).unwrap_or(to);
     let (folder, suffix) = LOG_FOLDERS[0];
-    for path in log_files(dir, folder, Some(worker), suffix)? {
+    for FoundFile { path, .. } in log_files(logs, folder, Some(worker), suffix)? {
         // A line without a time belongs to the line before it.
         let mut is_in_span = false;
         each_line(&path, |line| {

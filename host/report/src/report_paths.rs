@@ -1,6 +1,7 @@
 //! The paths of a job's files, and other facts about the job that its reports need.
 
 use super::budget::ReportBudget;
+use super::log_folders::LogFolders;
 use super::progress_line::Unit;
 use super::resume::Resume;
 use crate::model::{JobDir, shell_word, unfinished};
@@ -13,8 +14,12 @@ pub struct ReportPaths {
     pub job: String,
     /// The description from the job file, for people; may be empty.
     pub description: String,
-    /// The job directory.
+    /// The job directory. For a job in a job store, the folder with copies of its latest leader's logs.
     pub job_dir: JobDir,
+    /// The folders with the log tree. `None` if the job directory has all of it.
+    pub logs: Option<LogFolders>,
+    /// The job as commands name it. `None` if they name it by its directory.
+    pub word: Option<String>,
     /// The output file; the output folder if the job writes no output file.
     pub output: PathBuf,
     /// The columns of the inputs, as the last run of the job found them
@@ -57,6 +62,8 @@ impl ReportPaths {
         Self {
             job,
             description: String::new(),
+            logs: None,
+            word: None,
             job_dir,
             output,
             earlier_columns: Vec::new(),
@@ -74,7 +81,20 @@ impl ReportPaths {
     /// The command that resumes the job, as the end of a sentence. `set` is a setting to be changed, or
     /// empty.
     pub fn resume_command(&self, set: &str) -> String {
-        self.resume.advice(&shell_word(&self.show(self.job_dir.root())), set)
+        self.resume.advice(&self.job_word(), set)
+    }
+
+    /// Where this file of the job directory is. `None` if it is in none of the folders with the log tree, or empty.
+    pub(super) fn find_log(&self, path: &Path) -> Option<PathBuf> {
+        let in_job_dir = || LogFolders::from(&self.job_dir);
+        let inside = path.strip_prefix(self.job_dir.root()).ok()?;
+        self.logs.clone().unwrap_or_else(in_job_dir).find(inside)
+    }
+
+    /// The job as written on a command line.
+    pub(super) fn job_word(&self) -> String {
+        let by_dir = || shell_word(&self.show(self.job_dir.root()));
+        self.word.clone().unwrap_or_else(by_dir)
     }
 
     /// For a job that did not complete: the file or folder in which its rows are. An output that is made when

@@ -8,9 +8,7 @@ use super::phrases::{
 use super::report_paths::ReportPaths;
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
-use crate::model::{
-    FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable, shell_word,
-};
+use crate::model::{FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable};
 use jiff::Timestamp;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -93,7 +91,7 @@ fn add_kept_rows(text: &mut ResultText, result: &JobResult, paths: &ReportPaths)
 
 /// Adds what the user can do now.
 fn add_advice(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
-    let job = shell_word(&paths.show(paths.job_dir.root()));
+    let job = paths.job_word();
     if let Some(advice) = result_advice(result, paths) {
         text.line("what to do", &advice);
     }

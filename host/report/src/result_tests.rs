@@ -1,7 +1,7 @@
 //! Tests of [`super`].
 
 use super::*;
-use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts};
+use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts, shell_word};
 use crate::samples;
 
 fn paths() -> ReportPaths {

@@ -1,10 +1,14 @@
 //! How to resume a job that did not complete. The command in the advice must work as written.
 
+use std::path::Path;
+
 /// What can resume the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resume {
     /// `sandmill resume`, with these options and their values, which the job directory does not store.
     ByCommand(Vec<String>),
+    /// `sandmill run`, with these words: the job file and options. The job directory is on another machine.
+    ByRun(Vec<String>),
     /// The program that began the job through the library: only it knows the whole job.
     ByProgram,
 }
@@ -17,6 +21,9 @@ impl Default for Resume {
 
 /// Options of `run` and `resume` that name files outside the job. The job directory does not store them.
 const OUTSIDE_OPTIONS: [&str; 4] = ["--datastores", "--policy", "--onnxruntime", "--cache-dir"];
+/// Options of `run` that another machine needs, too.
+const SHARED_OPTIONS: [&str; 4] =
+    ["--broker", "--broker-credentials", "--broker-ca", "--datastores"];
 
 impl Resume {
     /// How to resume a job that was begun with this command line. `has_job_file`: whether its directory
@@ -25,19 +32,24 @@ impl Resume {
         if !has_job_file {
             return Self::ByProgram;
         }
-        let mut options = Vec::new();
-        let mut words = command.iter().take_while(|word| *word != "--");
-        while let Some(word) = words.next() {
-            let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
-            if !OUTSIDE_OPTIONS.contains(&name) {
-                continue;
-            }
-            options.push(word.clone());
-            if !word.contains('=') {
-                options.extend(words.next().cloned());
+        Self::ByCommand(options_in(command, &OUTSIDE_OPTIONS))
+    }
+
+    /// How to resume a job on another machine. The job was begun with this command line, from this job file, and with
+    /// these settings in addition to the file.
+    pub fn elsewhere(command: &[String], job_file: &Path, settings: &[(String, String)]) -> Self {
+        let mut words = vec![job_file.display().to_string()];
+        for (key, value) in settings {
+            words.extend(["--set".to_owned(), format!("{key}={value}")]);
+        }
+        for name in SHARED_OPTIONS {
+            let option = options_in(command, &[name]);
+            // A URL may have a password, which the advice must not show.
+            if !option.iter().any(|word| word.contains('@')) {
+                words.extend(option);
             }
         }
-        Self::ByCommand(options)
+        Self::ByRun(words)
     }
 
     /// The command, as the end of a sentence. `job` is the job directory as written on a command line. `set`
@@ -46,9 +58,11 @@ impl Resume {
         match self {
             Self::ByCommand(options) => {
                 let set = if set.is_empty() { String::new() } else { format!(" --set {set}") };
-                let options =
-                    options.iter().map(|word| format!(" {}", crate::model::shell_word(word)));
-                format!("sandmill resume {job}{set}{}", options.collect::<String>())
+                format!("sandmill resume {job}{set}{}", shell_words(options))
+            }
+            Self::ByRun(words) => {
+                let set = if set.is_empty() { String::new() } else { format!(" --set {set}") };
+                format!("sandmill run{}{set}", shell_words(words))
             }
             Self::ByProgram => {
                 let set = if set.is_empty() { String::new() } else { format!(", with {set}") };
@@ -56,6 +70,28 @@ impl Resume {
             }
         }
     }
+}
+
+/// The options of a command line that have one of these names, with their values.
+fn options_in(command: &[String], names: &[&str]) -> Vec<String> {
+    let mut options = Vec::new();
+    let mut words = command.iter().take_while(|word| *word != "--");
+    while let Some(word) = words.next() {
+        let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
+        if !names.contains(&name) {
+            continue;
+        }
+        options.push(word.clone());
+        if !word.contains('=') {
+            options.extend(words.next().cloned());
+        }
+    }
+    options
+}
+
+/// The words as written on a command line, each after a space.
+fn shell_words(words: &[String]) -> String {
+    words.iter().map(|word| format!(" {}", crate::model::shell_word(word))).collect()
 }
 
 #[cfg(test)]
@@ -72,6 +108,13 @@ mod tests {
             "sandmill run a.yaml --datastores s.yaml --set x=1 --policy=p.yaml --overwrite";
         insta::assert_snapshot!(describe(command, true), @"sandmill resume jobs/a --set error_threshold=N --datastores s.yaml '--policy=p.yaml'");
         insta::assert_snapshot!(describe("sandmill run a.yaml -- --policy x", true), @"sandmill resume jobs/a --set error_threshold=N");
+        let elsewhere = |command: &str| {
+            let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
+            let settings = [("arguments".to_owned(), "[-x, 1]".to_owned())];
+            Resume::elsewhere(&words, "/jobs/a.yaml".as_ref(), &settings).advice("a", "x=1")
+        };
+        insta::assert_snapshot!(elsewhere("sandmill run a.yaml --broker nats://b:4222 --json"), @"sandmill run /jobs/a.yaml --set 'arguments=[-x, 1]' --broker nats://b:4222 --set x=1");
+        insta::assert_snapshot!(elsewhere("sandmill run a.yaml --broker nats://a:b@c --datastores /d.yaml"), @"sandmill run /jobs/a.yaml --set 'arguments=[-x, 1]' --datastores /d.yaml --set x=1");
         insta::assert_snapshot!(describe("", false), @"run it again with the program that started it, with error_threshold=N");
     }
 }

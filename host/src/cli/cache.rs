@@ -6,6 +6,7 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::terminal::{print, print_json};
 use crate::compile::{self, Cache};
+use crate::engine;
 use crate::model::{ByteSize, counted};
 use crate::{node, runtimes, store};
 use anyhow::Context;
@@ -68,6 +69,8 @@ enum CacheKind {
     Guests,
     /// Runtimes of scripts. They must be installed again.
     Runtimes,
+    /// Copies of the logs of jobs in job stores.
+    Logs,
 }
 
 /// The folder of compiled code, the folder of objects, and the size limit of the folder of objects.
@@ -101,6 +104,7 @@ struct CacheContents {
     objects: FolderContents,
     guests: FolderContents,
     runtimes: FolderContents,
+    logs: FolderContents,
 }
 
 /// What was removed. Null for kinds of files that were not selected.
@@ -117,6 +121,7 @@ struct Cleared {
     runtimes: Option<CacheAmount>,
     /// The runtimes that were kept because the command named no kinds.
     runtimes_kept: CacheAmount,
+    logs: Option<CacheAmount>,
 }
 
 /// Prints what the cache holds, or clears it and prints what was removed.
@@ -161,12 +166,15 @@ impl CacheFolders {
             let amount = readable(found, &folder)?.into();
             Ok(FolderContents { folder, amount, limit: None })
         };
+        let logs =
+            engine::copied_logs(cache).map(|(files, bytes)| compile::FileCount { files, bytes });
         let objects = readable(store::held(&self.objects), &self.objects)?.into();
         Ok(CacheContents {
             version: VERSION,
             compiled: contents_of(cache.clone(), compile::compiled(cache))?,
             guests: contents_of(compile::guests_folder(cache), compile::built_guests(cache))?,
             runtimes: contents_of(runtimes::installed_folder(cache), runtimes::installed(cache))?,
+            logs: contents_of(engine::copied_logs_folder(cache), logs)?,
             objects: FolderContents {
                 folder: self.objects,
                 amount: objects,
@@ -196,6 +204,10 @@ impl CacheFolders {
         }
         if is_selected(CacheKind::Runtimes) {
             cleared.runtimes = Some(cleaned(runtimes::clear_installed(cache), cache)?.into());
+        }
+        if is_selected(CacheKind::Logs) {
+            let (files, bytes) = cleaned(engine::clear_copied_logs(cache), cache)?;
+            cleared.logs = Some(CacheAmount { files, bytes });
         }
         if which.is_empty() {
             cleared.runtimes_kept = readable(runtimes::installed(cache), cache)?.into();
@@ -231,6 +243,7 @@ impl CacheContents {
         line("compiled code", &self.compiled)
             + &line("guest crates", &self.guests)
             + &line("runtimes", &self.runtimes)
+            + &line("copied logs", &self.logs)
             + &line("objects", &self.objects)
     }
 }
@@ -243,6 +256,7 @@ impl Cleared {
             ("compiled code", self.compiled),
             ("the compiled dependencies of guest crates", guests),
             ("runtimes", self.runtimes),
+            ("copied logs", self.logs),
             ("objects", self.objects),
         ] {
             if let Some(amount) = amount {
@@ -301,11 +315,13 @@ mod tests {
             objects: contents_of("/cache/objects", 1, 512, Some(10 << 30)),
             guests: contents_of("/cache/guests", 4_321, 300 << 20, None),
             runtimes: contents_of("/cache/runtimes", 0, 0, None),
+            logs: contents_of("/cache/stored-jobs", 2, 4096, None),
         };
         insta::assert_snapshot!(contents.text(), @"
         compiled code  30 files, 26 MB, without a limit: /cache
         guest crates   4,321 files, 300 MB, without a limit: /cache/guests
         runtimes       0 files, 0 bytes, without a limit: /cache/runtimes
+        copied logs    2 files, 4 KB, without a limit: /cache/stored-jobs
         objects        1 file, 512 bytes, at most 10 GB: /cache/objects
         ");
         let objects = Some(CacheAmount { files: 2, bytes: 2048 });

@@ -1,9 +1,9 @@
-//! `sandmill cancel`: asks a running job to end, through its control socket.
+//! `sandmill cancel`: asks a running job to end, through its control socket or through its job store.
 
+use super::cancel_stored::{cancel_stored, not_running};
 use super::exit::{Exit, Problem};
-use super::history::resume;
+use super::job_source::{AnyJobArgument, JobSource, resume};
 use super::say;
-use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
 use crate::model::{CONTROL_SOCKET, JobDir, shell_word};
 use crate::protocol::control::{ControlAnswer, ControlQuestion, ask};
@@ -20,7 +20,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
     #[command(flatten)]
-    job: JobArgument,
+    job: AnyJobArgument,
     /// Ends running mini-batches, too, instead of letting them finish within ten seconds.
     #[arg(long)]
     at_once: bool,
@@ -31,24 +31,29 @@ pub(super) struct CancelArguments {
 
 /// Asks the job to end.
 pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
-    let dir = arguments.job.dir()?;
-    let Some(state) = JobState::read(&JobDir::new(&dir)).map_err(Problem::usage)? else {
+    let dir = &match arguments.job.find()? {
+        JobSource::Directory(dir) => dir,
+        JobSource::Store(mut view, _) => {
+            return cancel_stored(&mut view, arguments.at_once, arguments.wait);
+        }
+    };
+    let Some(state) = JobState::read(&JobDir::new(dir)).map_err(Problem::usage)? else {
         let shown = dir.display();
         return Err(Problem::usage(anyhow!("{shown} is not a job directory: it has no job.json")));
     };
-    if !is_locked(&dir) {
+    if !is_locked(dir) {
         return Err(not_running(&state));
     }
-    let answer = match reach(&dir, ControlQuestion::Cancel { at_once: arguments.at_once }) {
+    let answer = match reach(dir, ControlQuestion::Cancel { at_once: arguments.at_once }) {
         Ok(Some(answer)) => answer,
         Ok(None) => return Err(not_running(&state)),
-        Err(error) => return Err(cannot_reach(&state, &dir, &error)),
+        Err(error) => return Err(cannot_reach(&state, dir, &error)),
     };
     if let Some(refused) = &answer.refused {
         return Err(Problem::usage(anyhow!("job {} refused: {refused}", answer.job)));
     }
-    print_answer(&answer, arguments.at_once, &dir, &state);
-    while arguments.wait && is_locked(&dir) {
+    print_answer(&answer, arguments.at_once, dir, &state);
+    while arguments.wait && is_locked(dir) {
         sleep(POLL_INTERVAL);
     }
     Ok(Exit::Completed)
@@ -86,11 +91,6 @@ fn print_answer(answer: &ControlAnswer, at_once: bool, dir: &Path, state: &JobSt
         answer.pid,
         resume(state).advice(&job, "")
     ));
-}
-
-fn not_running(state: &JobState) -> Problem {
-    let ended = state.ended.map(|ended| format!(" at {ended:.0}")).unwrap_or_default();
-    Problem::usage(anyhow!("job {} does not run: it {}{ended}", state.name, state.status.how()))
 }
 
 fn cannot_reach(state: &JobState, dir: &Path, error: &io::Error) -> Problem {

@@ -1,34 +1,32 @@
-//! `sandmill status`, `logs` and `explain`: information about a job from its directory.
+//! `sandmill status`, `logs` and `explain`: information about a job from its directory or from its job store.
 
 use super::exit::{Exit, Problem};
+use super::job_source::{AnyJobArgument, JobSource, KnownInStore, KnownJob};
+use super::jobs::{age, cancel_json};
 use super::jobs_found::CurrentState;
 use super::say;
 use super::terminal::{self, print, print_json};
-use super::which::JobArgument;
-use crate::engine::{JobState, is_locked};
-use crate::model::{JobDir, MiniBatchId, shell_word};
+use crate::model::{MiniBatchId, on_one_line};
 use crate::report::{
-    Follower, History, LogFilter, ReportPaths, Resume, explain_json, explain_text, job_status_text,
-    logs_json, print_logs, result_text,
+    Follower, LogFilter, explain_json, explain_text, job_status_text, logs_json, print_logs,
+    result_text,
 };
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use jiff::Timestamp;
-use std::io::{self, BufWriter, ErrorKind, Write};
-use std::path::Path;
+use serde_json::{Value, json};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::thread::sleep;
 use std::time::Duration;
 
 /// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
-/// The pause between two checks with `logs --follow`.
-const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
 /// The pause between two updates with `status --watch`.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArguments {
     #[command(flatten)]
-    job: JobArgument,
+    job: AnyJobArgument,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -44,7 +42,7 @@ pub(super) struct StatusArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArguments {
     #[command(flatten)]
-    job: JobArgument,
+    job: AnyJobArgument,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -53,7 +51,7 @@ pub(super) struct ExplainArguments {
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArguments {
     #[command(flatten)]
-    job: JobArgument,
+    job: AnyJobArgument,
     /// Follows the output until the job ends; then exits as `status --exit-code` does.
     #[arg(short, long, conflicts_with_all = ["mini_batch", "json"])]
     follow: bool,
@@ -67,58 +65,6 @@ pub(super) struct LogArguments {
     /// Only this mini-batch: its attempts, their failures, and what was logged meanwhile.
     #[arg(long, value_name = "ID")]
     mini_batch: Option<u64>,
-}
-
-/// A job directory, and what is known about the job in it.
-struct KnownJob {
-    dir: JobDir,
-    state: JobState,
-    history: History,
-    paths: ReportPaths,
-}
-
-fn load_job(path: &Path) -> Result<KnownJob, Problem> {
-    let current_dir = std::env::current_dir()
-        .context("the current folder cannot be found")
-        .map_err(Problem::usage)?;
-    let dir = JobDir::new(current_dir.join(path));
-    let Some(state) = JobState::read(&dir).map_err(Problem::usage)? else {
-        return Err(Problem::usage(anyhow!(
-            "{} is not a job directory: it has no job.json; name the folder that `sandmill run` made \
-             (jobs/<the job's name> unless --job-dir said otherwise)",
-            path.display()
-        )));
-    };
-    let history = match History::read(&dir) {
-        Ok(history) => history,
-        // The job has just begun.
-        Err(error) if error.kind() == ErrorKind::NotFound => History::default(),
-        Err(error) => {
-            return Err(Problem::usage(anyhow!("{}: {error}", dir.events().display())));
-        }
-    };
-    // The recorded path of the output is relative to the job directory if the output is in the job directory.
-    let output = dir.root().join(&state.output);
-    let rows = state.output_file.as_ref().map_or(output.clone(), |file| output.join(file));
-    // The other fields are only for writing reports, which these commands do not do.
-    let paths = ReportPaths {
-        drops_rows: state.output_file.is_none(),
-        resume: resume(&state),
-        ..ReportPaths::new(state.name.clone(), dir.clone(), rows, current_dir)
-    };
-    Ok(KnownJob { dir, state, history, paths })
-}
-
-/// How to resume a job.
-pub(super) fn resume(state: &JobState) -> Resume {
-    let command = state.started_by.as_ref().map_or(&[][..], |by| &by.command);
-    Resume::for_command(command, state.job_file.is_some())
-}
-
-impl KnownJob {
-    fn now(&self) -> CurrentState {
-        CurrentState::determine(&self.state, &self.history, is_locked(self.dir.root()))
-    }
 }
 
 /// The exit code of a command that exits as the job did.
@@ -135,13 +81,13 @@ fn exit_like_job(now: CurrentState) -> Exit {
 
 /// Prints the state of a job.
 pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
-    let path = arguments.job.dir()?;
+    let mut source = arguments.job.find()?;
     loop {
-        let found = load_job(&path)?;
+        let found = source.read()?;
         let now = found.now();
         let text = match arguments.json {
             true => status_json(&found, now),
-            false => status_text(&found, now, &path),
+            false => status_text(&found, now),
         };
         match arguments.json {
             true => print_json(&text)?,
@@ -158,22 +104,22 @@ pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
     }
 }
 
-fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
-    let KnownJob { state, history, paths, .. } = found;
-    let (name, pid) = (&state.name, state.pid);
-    let shown = shell_word(&path.display().to_string());
+fn status_text(found: &KnownJob, now: CurrentState) -> String {
+    let KnownJob { state, history, paths, process, .. } = found;
+    let name = &state.name;
     let clock = Timestamp::now();
+    let stored = found.stored.as_ref().map(|stored| stored_text(stored, clock)).unwrap_or_default();
     match (&history.result, now) {
         (_, CurrentState::Running) => {
-            let head = format!("Job {name} is running (process {pid}).\n");
-            head + &job_status_text(history, true, clock)
+            let head = format!("Job {name} is running ({process}).\n");
+            head + &job_status_text(history, true, clock) + &stored
         }
         (_, CurrentState::Waiting) => {
             let head = format!(
-                "Job {name} is waiting for its turn (process {pid}): other jobs use all that this \
+                "Job {name} is waiting for its turn ({process}): other jobs use all that this \
                  machine gives to jobs; sandmill jobs lists them.\n"
             );
-            head + &job_status_text(history, true, clock)
+            head + &job_status_text(history, true, clock) + &stored
         }
         (
             Some(result),
@@ -188,13 +134,27 @@ fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
         }
         (_, CurrentState::Interrupted) => {
             let head = format!(
-                "Job {name} was interrupted: its process {pid} is gone. Committed results are kept; \
+                "Job {name} was interrupted: its {process} is gone. Committed results are kept; \
                  resume with: {}\n",
-                resume(state).advice(&shown, "")
+                paths.resume.advice(&found.word, "")
             );
-            head + &job_status_text(history, false, clock)
+            head + &job_status_text(history, false, clock) + &stored
         }
     }
+}
+
+/// What only a job store says about a job that has not ended.
+fn stored_text(stored: &KnownInStore, clock: Timestamp) -> String {
+    let mut text = String::new();
+    if let Some(word) = &stored.last_word {
+        text += &format!("  {:<14}{} ago\n", "last word", age(word.at, clock));
+    }
+    if let Some(cancel) = &stored.cancel {
+        let how = if cancel.at_once { ", at once" } else { "" };
+        let (host, ago) = (on_one_line(&cancel.host), age(cancel.at, clock));
+        text += &format!("  {:<14}requested {ago} ago on {host}{how}\n", "cancel");
+    }
+    text
 }
 
 fn status_json(found: &KnownJob, now: CurrentState) -> String {
@@ -206,20 +166,20 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
         .map(|(name, worker)| {
             let mini_batch = match worker.doing {
                 crate::report::WorkerActivity::Running(id, attempt) => {
-                    serde_json::json!({"id": id, "attempt": attempt})
+                    json!({"id": id, "attempt": attempt})
                 }
-                _ => serde_json::Value::Null,
+                _ => Value::Null,
             };
-            serde_json::json!({
+            json!({
                 "worker": name, "pid": worker.pid, "gpu_index": worker.gpu_index,
                 "running": mini_batch, "since": worker.since,
             })
         })
         .collect();
-    let value = serde_json::json!({
+    let mut value = json!({
         "version": VERSION,
         "job": state.name,
-        "job_dir": found.dir.root(),
+        "job_dir": found.dir,
         "run": state.id,
         "tenant": state.started_by.as_ref().map_or(&history.tenant, |by| &by.tenant),
         "started_by": state.started_by,
@@ -245,22 +205,29 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
         "output": found.paths.output,
         "result": history.result.as_ref().or(state.result.as_ref()).filter(|_| !now.is_live()),
     });
+    if let (Some(stored), Value::Object(all)) = (&found.stored, &mut value) {
+        let word = stored.last_word.as_ref();
+        all.insert("log".to_owned(), json!(stored.folder));
+        all.insert("machine".to_owned(), json!(word.map(|word| &word.leader.host)));
+        all.insert("last_word".to_owned(), json!(word.map(|word| word.at)));
+        all.insert("cancel_requested".to_owned(), cancel_json(stored.cancel.as_ref()));
+    }
     format!("{value:#}\n")
 }
 
 /// Prints what went wrong and what to do.
 pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
-    let found = load_job(&arguments.job.dir()?)?;
+    let found = arguments.job.find()?.read()?;
     if arguments.json {
         let KnownJob { state, history, paths, .. } = &found;
-        let mut value = serde_json::json!({
+        let mut value = json!({
             "version": VERSION,
             "job": state.name,
-            "job_dir": found.dir.root(),
+            "job_dir": found.dir,
             "status": found.now(),
             "result": history.result.as_ref().or(state.result.as_ref()),
         });
-        if let (Some(all), serde_json::Value::Object(more)) =
+        if let (Some(all), Value::Object(more)) =
             (value.as_object_mut(), explain_json(history, paths))
         {
             all.extend(more);
@@ -268,40 +235,34 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
         print_json(&format!("{value:#}\n"))?;
         return Ok(Exit::Completed);
     }
-    let running = is_locked(found.dir.root());
-    print(&explain_text(&found.history, &found.paths, running))?;
+    print(&explain_text(&found.history, &found.paths, found.is_live))?;
     Ok(Exit::Completed)
 }
 
 /// Prints the output of the entry script, or the attempts at a mini-batch.
 pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
-    let path = arguments.job.dir()?;
-    let found = load_job(&path)?;
+    let mut source = arguments.job.find()?;
+    let found = source.read()?;
     let filter = match (&arguments.worker, arguments.mini_batch) {
         (_, Some(id)) => LogFilter::MiniBatch(MiniBatchId(id)),
         (Some(worker), None) => LogFilter::Worker(worker_name(worker).map_err(Problem::usage)?),
         (None, None) => LogFilter::All,
     };
     if arguments.follow {
-        return match follow(&path, &filter) {
-            // The reader of the pipe has read enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),
-            Err(error) => Err(Problem::usage(error)),
-            Ok(()) => Ok(exit_like_job(load_job(&path)?.now())),
-        };
+        return follow(&mut source, &found, &filter);
     }
     let printed = if arguments.json {
-        let mut line = |value: &serde_json::Value| terminal::write_json_line(&value.to_string());
-        logs_json(&found.dir, &filter, &mut line)
+        let mut line = |value: &Value| terminal::write_json_line(&value.to_string());
+        logs_json(&found.logs, &filter, &mut line)
     } else {
         let mut out = BufWriter::new(terminal::stdout());
-        let printed = print_logs(&found.dir, &filter, &mut out);
+        let printed = print_logs(&found.logs, &filter, &mut out);
         printed.and_then(|found| out.flush().map(|()| found))
     };
     match printed {
         Ok(true) => Ok(Exit::Completed),
         Ok(false) => {
-            say(&nothing_to_print(&filter, &path));
+            say(&nothing_to_print(&filter, &found.word));
             Ok(Exit::Completed)
         }
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),
@@ -310,23 +271,25 @@ pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
 }
 
 /// Prints the output of entry scripts until the job has ended.
-fn follow(path: &Path, filter: &LogFilter) -> io::Result<()> {
-    let dir = JobDir::new(path);
+fn follow(source: &mut JobSource, found: &KnownJob, filter: &LogFilter) -> Result<Exit, Problem> {
     let worker = match filter {
         LogFilter::Worker(name) => Some(name.as_str()),
         LogFilter::All | LogFilter::MiniBatch(_) => None,
     };
-    let mut follower = Follower::new(&dir, worker);
+    let mut follower = Follower::new(&found.logs, worker);
     let mut out = BufWriter::new(terminal::stdout());
     loop {
         // Check first whether the job has ended: then this round prints everything that it wrote.
-        let is_last = !is_locked(path);
-        follower.print_new(is_last, &mut out)?;
-        out.flush()?;
-        if is_last {
-            return Ok(());
+        let is_last = !source.is_live()?;
+        source.new_logs().into_iter().for_each(|logs| follower.set_logs(logs));
+        let printed = follower.print_new(is_last, &mut out).and_then(|_| out.flush());
+        match printed {
+            // The reader of the pipe has read enough.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(Exit::Completed),
+            Err(error) => return Err(Problem::usage(error)),
+            Ok(()) if is_last => return Ok(exit_like_job(source.read()?.now())),
+            Ok(()) => sleep(source.interval()),
         }
-        sleep(FOLLOW_INTERVAL);
     }
 }
 
@@ -340,8 +303,7 @@ fn worker_name(text: &str) -> anyhow::Result<String> {
 }
 
 /// The message that there is nothing to print, which is not an error.
-fn nothing_to_print(filter: &LogFilter, dir: &Path) -> String {
-    let job = shell_word(&dir.display().to_string());
+fn nothing_to_print(filter: &LogFilter, job: &str) -> String {
     match filter {
         LogFilter::All => {
             format!("the entry script of {job} has written nothing, and nothing failed")

@@ -4,7 +4,7 @@ use super::exit::{Exit, Problem};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument, jobs_below};
 use super::say;
 use super::terminal::{print, print_json};
-use crate::engine::{StoredJob, stored_jobs};
+use crate::engine::{CancelRequest, StoredJob, stored_jobs};
 use crate::machine_slots;
 use crate::model::{MachineCaps, on_one_line};
 use anyhow::Context;
@@ -127,7 +127,7 @@ pub(super) fn stored_in(store: &Path) -> Result<Vec<StoredJob>, Problem> {
 }
 
 fn stored_table(jobs: &[(StoredJob, CurrentState)], now: Timestamp) -> String {
-    let heads = ["JOB", "STATE", "PROGRESS", "LAST RECORD", "TENANT", "MACHINE", "OUTPUT"];
+    let heads = ["JOB", "STATE", "PROGRESS", "LAST WORD", "TENANT", "MACHINE", "OUTPUT"];
     let mut rows = vec![heads.map(str::to_owned)];
     let shown = |text: &str| on_one_line(text).into_owned();
     rows.extend(jobs.iter().map(|(job, state)| {
@@ -135,15 +135,23 @@ fn stored_table(jobs: &[(StoredJob, CurrentState)], now: Timestamp) -> String {
         let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
         [
             shown(&job.name),
-            state.to_string(),
+            format!("{state}{}", if job.cancel.is_some() { ", cancel requested" } else { "" }),
             format!("{succeeded} done{failed}"),
-            format!("{} ago", age(job.last_record, now)),
+            format!("{} ago", age(job.last_sign(), now)),
             shown(&job.tenant),
-            shown(job.writer.as_ref().map_or("", |writer| &writer.host)),
+            shown(job.machine().unwrap_or_default()),
             shown(&job.output.as_deref().unwrap_or(Path::new("")).display().to_string()),
         ]
     }));
     aligned(&rows)
+}
+
+/// A request to cancel a job, for programs.
+pub(super) fn cancel_json(cancel: Option<&CancelRequest>) -> Value {
+    cancel.map_or(Value::Null, |cancel| {
+        let CancelRequest { at, host, uid, at_once, .. } = cancel;
+        json!({"at": at, "machine": host, "uid": uid, "at_once": at_once})
+    })
 }
 
 fn stored_as_json(job: &StoredJob, state: CurrentState) -> Value {
@@ -153,9 +161,11 @@ fn stored_as_json(job: &StoredJob, state: CurrentState) -> Value {
         "log": job.folder,
         "state": state,
         "tenant": job.tenant,
-        "machine": job.writer.as_ref().map(|writer| &writer.host),
-        "pid": job.writer.as_ref().map(|writer| writer.pid),
+        "machine": job.machine(),
+        "pid": job.pid(),
         "last_record": job.last_record,
+        "last_word": job.last_sign(),
+        "cancel_requested": cancel_json(job.cancel.as_ref()),
         "mini_batches": {"succeeded": succeeded, "failed": failed},
         "output": job.output,
     })

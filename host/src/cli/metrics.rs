@@ -1,25 +1,61 @@
-//! `sandmill metrics`: the jobs below a folder as OpenMetrics, for Prometheus and for the textfile collector
-//! of its node exporter.
+//! `sandmill metrics`: the jobs below a folder or in a job store as OpenMetrics, for Prometheus and for the textfile
+//! collector of its node exporter.
 
+use super::config::Config;
 use super::exit::{Exit, Problem};
-use super::jobs::list_jobs;
+use super::job_source::{open_stored, stored_history};
+use super::jobs::{list_jobs, stored_in};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument};
+use super::policy::PolicyArgument;
 use super::terminal::print_json;
 use crate::model::to_f64;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct MetricsArguments {
     #[command(flatten)]
     root: RootArgument,
+    /// Prints the jobs in this job store, instead of job directories. They may run on other machines.
+    #[arg(long, value_name = "STORE", conflicts_with = "root")]
+    store: Option<PathBuf>,
+    /// Only the job with this name.
+    #[arg(value_name = "JOB", requires = "store")]
+    job: Option<String>,
 }
 
 pub(super) fn metrics(arguments: &MetricsArguments) -> Result<Exit, Problem> {
+    let jobs = match &arguments.store {
+        Some(store) => jobs_in(store, arguments.job.as_deref())?,
+        None => list_jobs(&arguments.root.folder()?)?,
+    };
     // `print` would escape the backslashes of labels, which are escaped already.
-    print_json(&text(&list_jobs(&arguments.root.folder()?)?))?;
+    print_json(&text(&jobs))?;
     Ok(Exit::Completed)
+}
+
+/// The jobs in a job store, or the one with this name.
+fn jobs_in(store: &Path, job: Option<&str>) -> Result<Vec<FoundJob>, Problem> {
+    let config = Config::load(&PolicyArgument::default())?;
+    let names = match job {
+        Some(job) => vec![job.to_owned()],
+        None => stored_in(store)?.into_iter().map(|job| job.name).collect(),
+    };
+    let mut found = Vec::new();
+    for name in names {
+        let mut view = open_stored(store, &name, &config)?;
+        if view.is_superseded() {
+            continue;
+        }
+        view.read_logs().map_err(Problem::usage)?;
+        let state = view.state().map_err(Problem::usage)?;
+        let history = stored_history(&view)?;
+        let now = CurrentState::determine(&state, &history, view.is_live());
+        found.push(FoundJob { dir: view.folder().to_owned(), state, history, now });
+    }
+    Ok(found)
 }
 
 /// A family of metrics: the name, the help text, and the values of a job, each with an optional label.

@@ -8,6 +8,7 @@ mod broker;
 mod build;
 mod cache;
 mod cancel;
+mod cancel_stored;
 mod check;
 mod check_script;
 mod checked;
@@ -24,6 +25,7 @@ mod exit;
 mod help;
 mod history;
 mod inspect;
+mod job_source;
 mod job_store_place;
 mod jobs;
 mod jobs_found;
@@ -100,7 +102,8 @@ enum Command {
     Jobs(jobs::JobsArguments),
     /// Asks a running or waiting job to end. Committed results are kept.
     ///
-    /// Exits with 2 if the job is not running.
+    /// Exits with 2 if the job is not running. With --store, a request also holds if the job was interrupted: the next
+    /// process that leads the job ends it as cancelled.
     Cancel(cancel::CancelArguments),
     /// Removes the directories of jobs that ended long ago, including their output.
     ///

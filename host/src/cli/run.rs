@@ -309,6 +309,8 @@ pub(super) fn prepare_and_run(
             job: spec.name.clone(),
             description: spec.settings.description.clone(),
             job_dir: job_dir.clone(),
+            logs: None,
+            word: None,
             output: output_path(spec, output),
             earlier_columns: columns.clone(),
             resume: Resume::for_command(&options.command, options.job_file.is_some()),

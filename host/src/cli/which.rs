@@ -3,7 +3,6 @@
 
 use super::config::Config;
 use super::exit::Problem;
-use super::policy::PolicyArgument;
 use crate::engine::JobState;
 use crate::model::{JobDir, nearest};
 use anyhow::anyhow;
@@ -22,15 +21,15 @@ pub(super) struct JobArgument {
 }
 
 impl JobArgument {
+    /// The job as it was given.
+    pub(super) fn given(&self) -> Option<&Path> {
+        self.job.as_deref()
+    }
+
     /// The job's directory, as shown to the user.
     ///
     /// # Errors
     /// If there is no such job.
-    pub(super) fn dir(&self) -> Result<PathBuf, Problem> {
-        self.dir_below(&Config::load(&PolicyArgument::default())?)
-    }
-
-    /// Like [`JobArgument::dir`], with a config that was already loaded.
     pub(super) fn dir_below(&self, config: &Config) -> Result<PathBuf, Problem> {
         find(self.job.as_deref(), &config.jobs_root()).map_err(Problem::usage)
     }
@@ -84,7 +83,8 @@ fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
     )
 }
 
-fn is_job_dir(dir: &Path) -> bool {
+/// Whether this is the directory of a job.
+pub(super) fn is_job_dir(dir: &Path) -> bool {
     JobDir::new(dir).state_file().symlink_metadata().is_ok()
 }
 

@@ -260,6 +260,11 @@ impl Agent {
                     self.ignore_for(NOT_NEEDED_PAUSE, leader);
                     format!("the job {job} has as many nodes as it asked for")
                 }
+                Ok(Ok(PartEnd::Cancelled)) => {
+                    format!(
+                        "the job {job} was cancelled, and its leader is silent; its workers were ended"
+                    )
+                }
                 Ok(Ok(PartEnd::Refused(reason) | PartEnd::Declined(reason))) => {
                     self.ignore_for(REFUSAL_PAUSE, leader);
                     format!("takes no part in the job {job}: {}", printable(&reason))

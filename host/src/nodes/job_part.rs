@@ -2,6 +2,7 @@
 
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
+use super::cancel_check::CancelCheck;
 use super::preparing::{PreparedPart, prepare};
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, Link, LinkEnd, LinkKey, Offer,
@@ -43,6 +44,8 @@ pub(super) enum PartEnd {
     GivenUp,
     /// The leader was silent for too long.
     LeaderLost,
+    /// The job was cancelled while its leader was silent.
+    Cancelled,
     /// The agent was asked to end.
     Stopped,
     /// Another leader leads the job.
@@ -70,6 +73,7 @@ pub(super) fn take_part(
         link: Link::new(Duration::ZERO),
         offer: offer.clone(),
         channel,
+        cancel_check: CancelCheck::default(),
         bus,
         options: options.clone(),
         load,
@@ -128,6 +132,7 @@ struct JobPart {
     link: Link,
     offer: Offer,
     channel: Channel,
+    cancel_check: CancelCheck,
     options: AgentOptions,
     load: LoadJob,
     start: Instant,
@@ -440,8 +445,14 @@ impl JobPart {
         if *self.wish.borrow() == Wish::Drain && self.has_drained() {
             self.end.get_or_insert(PartEnd::Stopped);
         }
-        if self.link.silence(self.now()) >= self.patience() {
+        let silence = self.link.silence(now);
+        if silence >= self.patience() {
             self.end.get_or_insert(PartEnd::LeaderLost);
+        }
+        if let Some(Work { prepared, .. }) = &self.work
+            && self.cancel_check.is_cancelled(&prepared.folder, self.offer.epoch, now, silence)
+        {
+            self.end.get_or_insert(PartEnd::Cancelled);
         }
     }
 

@@ -77,6 +77,18 @@ impl LeaderIdentity {
         }
     }
 
+    /// What the user must know if agents take no part because of their policies. A clause.
+    pub(super) fn signer_advice(&self) -> String {
+        match &self.keys {
+            None => "a machine whose policy has signers runs only signed jobs (--signing-key)"
+                .to_owned(),
+            Some(keys) => format!(
+                "a policy that has signers must name the signer of this job, {}",
+                keys.signer.public()
+            ),
+        }
+    }
+
     /// The channel to this incarnation of an agent. `None` if the job is signed, and the incarnation has no key.
     pub(super) fn channel(&self, incarnation: &str) -> Option<Channel> {
         let seal = match &self.keys {
@@ -84,5 +96,42 @@ impl LeaderIdentity {
             None => None,
         };
         Some(Channel::new(to_node(incarnation), seal))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::JobFile;
+    use crate::model::JobDir;
+
+    #[test]
+    fn what_a_node_is_asked_for_is_what_the_offer_signs() {
+        let work = RemoteWork {
+            job: "nightly".to_owned(),
+            run: "run".to_owned(),
+            folder: JobDir::new("/shared"),
+            job_file: JobFile::new("/shared/job.yaml".as_ref(), &[]),
+            job_file_sha256: "aa".to_owned(),
+            component: "bb".to_owned(),
+            settings: Vec::new(),
+            node_count: 1,
+        };
+        let signer = SigningKey::parse(&SigningKey::new_text().unwrap()).unwrap();
+        let leader = LeaderIdentity::new(Some(signer.clone())).unwrap();
+        let offer = leader.offer(&work, 3);
+        assert_eq!(offer.verify(), Ok(Some(signer.public())));
+        let asked = leader.job_for(&work, NodeId(7), "proof".to_owned());
+        assert_eq!(asked.digest(), offer.signature.map(|signature| signature.work));
+        assert!(leader.signer_advice().ends_with(&signer.public().to_string()));
+        // The salt differs, so the digests of two leaders of the same job differ.
+        let other = LeaderIdentity::new(Some(signer)).unwrap().job_for(
+            &work,
+            NodeId(7),
+            "proof".to_owned(),
+        );
+        assert_ne!(other.digest(), asked.digest());
+        let unsigned = LeaderIdentity::new(None).unwrap();
+        assert_eq!(unsigned.offer(&work, 3).verify(), Ok(None));
     }
 }

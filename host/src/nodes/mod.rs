@@ -8,6 +8,7 @@ mod agent;
 mod agent_error;
 mod agent_options;
 mod assignment;
+mod cancel_check;
 mod job_part;
 mod lead_news;
 mod leader_identity;

@@ -260,8 +260,9 @@ impl RemoteNodes {
             NodeId::ONLY,
             format!(
                 "{found}{why}: a machine takes part while `sandmill node` runs on it with the same --broker, and \
-                 if it has the folder {}",
-                self.work.folder.root().display()
+                 if it has the folder {}; {}",
+                self.work.folder.root().display(),
+                self.leader.signer_advice()
             ),
         );
     }

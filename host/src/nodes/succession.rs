@@ -23,7 +23,7 @@ const SILENCE: Duration = Duration::from_millis(2500);
 const STEP: Duration = Duration::from_secs(2);
 /// If a leader is silent for this long, the agent that started it kills it. Otherwise a leader that is only paused
 /// would keep its lock on the output folder.
-const KILL_AFTER: Duration = Duration::from_secs(6);
+const KILL_AFTER: Duration = Duration::from_secs(10);
 /// If the agent itself was paused for this long, the silence of leaders counts from then on.
 const PAUSED_FOR: Duration = Duration::from_secs(2);
 /// After a leader that this agent started has failed, the agent waits this long, and then twice as long each time.

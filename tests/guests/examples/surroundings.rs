@@ -1,11 +1,16 @@
 //! An ordinary guest (not a hostile one): reports its environment. Writes each fact as a line to stdout and
-//! to the log. Returns a row for each item, `PATH|CONTEXT|FACTS`, with the facts joined by `|`.
+//! to the log. Returns a row for each item, `PATH|CONTEXT|FACTS`, with the facts joined by `|`. With
+//! `--nap MILLISECONDS`, each call of `run` sleeps that long after it has printed.
 
-use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log, logging};
+use sandmill_guest::{
+    Context, EntryScript, Files, Job, MiniBatchContext, Result, Results, log, logging,
+};
 use std::path::PathBuf;
+use std::time::Duration;
 
 struct Guest {
     facts: Vec<String>,
+    nap: Duration,
 }
 
 impl EntryScript for Guest {
@@ -42,7 +47,8 @@ impl EntryScript for Guest {
         logging::debug("a detail");
         println!("init to stdout");
         eprintln!("init to stderr");
-        Ok(Guest { facts })
+        let nap = job.argument("--nap").map_or(Ok(0), str::parse::<u64>).context("--nap")?;
+        Ok(Guest { facts, nap: Duration::from_millis(nap) })
     }
 
     fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
@@ -55,6 +61,7 @@ impl EntryScript for Guest {
             println!("{fact}");
             log::info!("{fact}");
         }
+        std::thread::sleep(self.nap);
         let facts = self.facts.join("|");
         Ok(Results::rows(files.iter().map(|f| format!("{}|{context}|{facts}", f.display()))))
     }

@@ -189,6 +189,7 @@ fn the_cache_is_shown_and_cleared() {
         "compiled code  1 file, 2 KB, without a limit: cache\n\
          guest crates   0 files, 0 bytes, without a limit: cache/guests\n\
          runtimes       0 files, 0 bytes, without a limit: cache/runtimes\n\
+         copied logs    0 files, 0 bytes, without a limit: cache/stored-jobs\n\
          objects        1 file, 512 bytes, at most 1 MB: {objects}\n"
     );
     assert_eq!(shown.exits_with(0).stdout, expected);

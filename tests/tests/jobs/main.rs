@@ -3,6 +3,7 @@
 mod bounds;
 mod contract;
 mod entry_rules;
+mod followed;
 mod full_disk;
 mod javascript;
 mod job_store;

@@ -125,6 +125,8 @@ fn an_agent_that_drains_hands_over() {
     let mut cluster = Cluster::new();
     let (job, leader) = submitted(&mut cluster, 2);
     let agent = cluster.agent(leader);
+    // A service manager may send the signal to all processes. It must not cancel the job.
+    agent.signal_leader(Signal::TERM);
     agent.signal(Signal::TERM);
     let status = agent.wait();
     assert_eq!(status.code(), Some(41), "{}", agent.said());

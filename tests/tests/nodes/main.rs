@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 mod cluster;
+mod followed;
 mod forged;
 mod hostile;
 mod leads;

@@ -57,6 +57,7 @@ fn a_job_waits_for_nodes() {
     let ran = running.wait();
     ran.exits_with(0);
     assert_eq!(rows(&ran), expected_rows());
+    ran.says("a machine whose policy has signers runs only signed jobs (--signing-key)");
 }
 
 /// An agent that is asked to end finishes what runs, gives back the rest, and exits with 41.

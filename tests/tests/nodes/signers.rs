@@ -50,7 +50,7 @@ fn an_agent_takes_part_only_in_jobs_of_its_signers() {
         let agent = cluster.agent(number);
         agent.until("takes no part in the job test: it is not signed, and the policy allows only jobs of signer0 (");
         agent.until(&format!(
-            "takes no part in the job test: its signer is {key}, whom the policy does not name ("
+            "takes no part in the job test: its signer is {key}, which the policy does not name ("
         ));
         agent.until(&format!("such as `NAME: {{keys: [\"{key}\"]}}`, and restart the agent"));
     }

@@ -87,7 +87,7 @@ fn each_kind_of_output_survives_the_loss_of_machines() {
 #[test]
 fn lost_copies_cost_only_time() {
     let moto = Server::moto();
-    let ran = run_on(job(&moto, "box").env(FAIL_POINT, "files-published"), "first", &[]);
+    let ran = run_on(job(&moto, "box").env(FAIL_POINT, "folder-published"), "first", &[]);
     assert_eq!(ran.code, -9, "{ran}");
     fs::remove_dir_all(ran.dir().join("first")).unwrap();
     let copies: Vec<_> =

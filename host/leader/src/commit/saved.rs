@@ -181,8 +181,8 @@ impl SavedResults {
             };
             let removing: Vec<_> =
                 names.chunks(share).map(|names| scope.spawn(move || remove(names))).collect();
-            let ended = removing.into_iter().map(|thread| thread.join());
-            ended.map(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+            let mut ended = removing.into_iter().map(|thread| thread.join());
+            ended.try_for_each(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
         })
     }
 }

@@ -9,17 +9,19 @@ use super::{EntryOrder, Journal, JournalChanges, JournalEntry, JournalError, Min
 use crate::fail_point;
 use crate::model::{JobStatus, MiniBatchId};
 use sandmill_commit_log::{CommitLog, LogError, LogPosition, Replay, RunLog, Writer};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 use tracing::warn;
 
-/// What a commit log says about its job, besides the journal's content.
-#[derive(Debug, Default)]
+/// What a commit log says about its job, besides the journal's content. If it is stored and read again, it lacks
+/// `ended`.
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct LogSummary {
     /// As in [`LogState::job_state`].
     pub job_state: Value,
@@ -29,9 +31,13 @@ pub struct LogSummary {
     pub writer: Option<Writer>,
     /// How the job ended. `None` if it has not ended, or was resumed since.
     pub status: Option<JobStatus>,
+    /// The number of the last record that says that the job ended, or of the snapshot that includes it. `None` if the
+    /// job has not ended, or was resumed since.
+    pub ended_at: Option<u64>,
     /// The number of records.
     pub records: u64,
     /// The mini-batches that have ended. The value says whether the mini-batch succeeded.
+    #[serde(skip)]
     pub ended: HashMap<MiniBatchId, bool>,
     /// Whether the job has been started over, so that this run of it no longer counts.
     pub is_superseded: bool,
@@ -60,28 +66,57 @@ impl LogSummary {
         }
     }
 
+    /// Reads the records that were added to the log since the last call. The first call reads the whole log.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn read_on(&mut self, run: &RunLog) -> Result<(), JournalError> {
+        if self.records == 0 {
+            return self.read_all(run);
+        }
+        let read = self.records;
+        self.records = run.read_on::<JournalError>(read, &mut |replay| self.read_one(replay))?;
+        Ok(())
+    }
+
+    /// The output folder of the job. `None` if it is unknown.
+    pub fn output(&self) -> Option<PathBuf> {
+        self.job_state.get("output")?.as_str().map(PathBuf::from)
+    }
+
+    /// Requests to cancel the job count if the log had at least this many records when they were made. The end of the
+    /// job consumes earlier ones. `noted`: what the last leader knew.
+    pub fn cancels_from(&self, noted: u64) -> u64 {
+        self.ended_at.map_or(noted, |ended| ended + 1)
+    }
+
     fn read_all(&mut self, run: &RunLog) -> Result<(), JournalError> {
-        let log = run.replay::<JournalError>(&mut |replay| {
-            match replay {
-                Replay::Snapshot { number, payload } => self.begin(parse(number, payload)?),
-                Replay::Record { number, record } => {
-                    self.writer = Some(record.writer.clone());
-                    self.add(parse(number, &record.payload)?);
-                }
-            }
-            Ok(())
-        })?;
+        let log = run.replay::<JournalError>(&mut |replay| self.read_one(replay))?;
         self.records = log.next();
         Ok(())
     }
 
-    fn begin(&mut self, state: LogState) {
+    fn read_one(&mut self, replay: Replay<'_>) -> Result<(), JournalError> {
+        match replay {
+            Replay::Snapshot { number, payload } => {
+                self.begin(number, parse(number, payload)?);
+            }
+            Replay::Record { number, record } => {
+                self.writer = Some(record.writer.clone());
+                self.add(number, parse(number, &record.payload)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, number: u64, state: LogState) {
         let LogState { job_state, directory, status, content, .. } = state;
         self.job_state = job_state;
         self.directory = directory;
-        self.status = status;
         self.ended.clear();
         self.change(&content);
+        self.status = status;
+        self.ended_at = status.map(|_| number);
     }
 
     fn change(&mut self, changes: &JournalChanges) {
@@ -92,13 +127,13 @@ impl LogSummary {
             |entry: &JournalEntry| matches!(entry.end, MiniBatchEnd::Succeeded { .. });
         self.ended.extend(changes.entries.iter().map(|entry| (entry.id, has_succeeded(entry))));
         if changes.reopened {
-            self.status = None;
+            (self.status, self.ended_at) = (None, None);
         }
     }
 
-    fn add(&mut self, record: LogRecord) {
+    fn add(&mut self, number: u64, record: LogRecord) {
         match record {
-            LogRecord::Begin(state) => self.begin(*state),
+            LogRecord::Begin(state) => self.begin(number, *state),
             LogRecord::Lead { job_state, directory } => {
                 self.job_state = job_state;
                 self.directory = directory;
@@ -106,7 +141,7 @@ impl LogSummary {
             LogRecord::Changes(changes) => self.change(&changes),
             LogRecord::End { status, changes } => {
                 self.change(&changes);
-                self.status = Some(status);
+                (self.status, self.ended_at) = (Some(status), Some(number));
             }
             LogRecord::Superseded { .. } => self.is_superseded = true,
         }

@@ -254,3 +254,29 @@ fn a_record_of_a_later_version_is_named() {
     let error = Journal::catch_up(&new_fixture().path, &run).unwrap_err();
     insta::assert_snapshot!(error, @"record 1 of the commit log in the job store cannot be understood (unknown variant `another`, expected one of `begin`, `lead`, `changes`, `end`, `superseded` at line 1 column 10): use the version of sandmill that wrote it");
 }
+
+/// The end of a job consumes earlier requests to cancel it.
+#[test]
+fn the_record_of_the_end_is_known() {
+    let fixture = new_fixture();
+    let mut journal = logged(&fixture);
+    commit(&mut journal, &[succeeded(5, 100)]).unwrap();
+    let mut read = LogSummary::default();
+    read.read_on(&latest(&fixture)).unwrap();
+    assert_eq!((read.ended_at, read.cancels_from(7), read.ended.len()), (None, 7, 1));
+    journal.record_end(JobStatus::Cancelled, Vec::new()).unwrap();
+    read.read_on(&latest(&fixture)).unwrap();
+    let ended = read.records - 1;
+    assert_eq!((read.ended_at, read.cancels_from(0)), (Some(ended), ended + 1));
+    // What was read is stored, and read on later.
+    let stored = serde_json::to_vec(&read).unwrap();
+    let mut read: LogSummary = serde_json::from_slice(&stored).unwrap();
+    let state = serde_json::to_vec(&journal.log_state(json!("last")).unwrap()).unwrap();
+    let log = journal.log.as_mut().unwrap();
+    log.write_snapshot::<JournalError>(|| Ok(state)).unwrap();
+    let from_snapshot = LogSummary::read(&latest(&fixture)).unwrap();
+    assert_eq!((from_snapshot.ended_at, from_snapshot.job_state), (Some(ended), json!("last")));
+    journal.commit(&JournalChanges { reopened: true, ..JournalChanges::default() }).unwrap();
+    read.read_on(&latest(&fixture)).unwrap();
+    assert_eq!((read.ended_at, read.status, read.records), (None, None, ended + 2));
+}

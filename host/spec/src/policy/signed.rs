@@ -20,7 +20,7 @@ pub enum SignerRefusal {
     },
     /// The policy does not have the signer's key.
     #[error(
-        "its signer is {key}, whom the policy does not name ({policy}): to allow jobs of this signer, add a line below signers, \
+        "its signer is {key}, which the policy does not name ({policy}): to allow jobs of this signer, add a line below signers, \
          such as `NAME: {{keys: [\"{key}\"]}}`, and restart the agent"
     )]
     Unknown {

@@ -34,7 +34,7 @@ fn only_jobs_of_the_signers_are_allowed() {
         .map(|signer| fixture.redact(&policy.for_signer(signer).unwrap_err().to_string()));
     assert_snapshot!(refused.join("\n"), @r#"
     it is not signed, and the policy allows only jobs of ada, carl (policy.yaml:2): start the job with --signing-key FILE, a key of one of them
-    its signer is sandmill-signer:0202020202020202020202020202020202020202020202020202020202020202, whom the policy does not name (policy.yaml:2): to allow jobs of this signer, add a line below signers, such as `NAME: {keys: ["sandmill-signer:0202020202020202020202020202020202020202020202020202020202020202"]}`, and restart the agent
+    its signer is sandmill-signer:0202020202020202020202020202020202020202020202020202020202020202, which the policy does not name (policy.yaml:2): to allow jobs of this signer, add a line below signers, such as `NAME: {keys: ["sandmill-signer:0202020202020202020202020202020202020202020202020202020202020202"]}`, and restart the agent
     "#);
 }
 
