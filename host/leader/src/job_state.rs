@@ -341,6 +341,19 @@ mod tests {
         assert!(!temporary(&job_dir.state_file()).exists());
     }
 
+    /// Earlier versions recorded no signer.
+    #[test]
+    fn a_state_without_a_signer_is_read() {
+        let mut state = JobState::new("iris", "id".into(), Timestamp::UNIX_EPOCH);
+        state.started_by = Some(StartedBy::default());
+        let unsigned = serde_json::to_value(&state).unwrap();
+        assert_eq!(unsigned["started_by"].get("signer"), None);
+        assert_eq!(JobState::parse(unsigned), Ok(state.clone()));
+        state.started_by =
+            Some(StartedBy { signer: Some(SignerKey([7; 32])), ..Default::default() });
+        assert_eq!(JobState::parse(serde_json::to_value(&state).unwrap()), Ok(state));
+    }
+
     #[test]
     fn only_the_owner_can_read_stored_settings() {
         let dir = tempfile::tempdir().unwrap();

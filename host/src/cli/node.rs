@@ -7,7 +7,7 @@ use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
 use super::run::{BackendArguments, current_dir, this_program};
-use super::{say, signals};
+use super::{say, signals, signer};
 use crate::cancel::Cancel;
 use crate::engine::JobFile;
 use crate::load::{host_name, this_machine};
@@ -21,6 +21,10 @@ use std::time::Duration;
 
 /// The message without a broker.
 const NO_BROKER: &str = "no broker is given: name the NATS server that connects the machines, as in --broker nats://HOST:4222";
+
+/// The notice if the agent must not lead jobs of users who sign nothing.
+const NO_KEY: &str = "note: this machine leads no jobs, because its policy has signers, and $SANDMILL_SIGNING_KEY names no key \
+                      with which to sign submitted jobs";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct NodeArguments {
@@ -61,8 +65,17 @@ pub(super) struct NodeArguments {
 
 impl NodeArguments {
     /// How the agent leads jobs. `None` if it leads none.
-    fn leading(&self, config: &Config) -> Result<Option<LeadingOptions>, Problem> {
+    fn leading(
+        &self,
+        config: &Config,
+        policy: &OperatorPolicy,
+    ) -> Result<Option<LeadingOptions>, Problem> {
         if self.no_lead {
+            return Ok(None);
+        }
+        // A submission has no signature. So a submitter needs the operator's key, which signs the job for others.
+        if policy.signers().is_some() && signer::key_of_environment().is_none() {
+            say(NO_KEY);
             return Ok(None);
         }
         let here = current_dir()?;
@@ -87,6 +100,7 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
     let broker = broker.ok_or_else(|| Problem::usage(anyhow::Error::msg(NO_BROKER)))?;
     let config = Config::load(&arguments.policy)?;
     let policy = arguments.policy.load()?;
+    let leading = arguments.leading(&config, &policy)?;
     let cancel = Cancel::new();
     // The agent has no job directory. Each job names its own.
     let mut options = Options::new(PathBuf::new(), this_program()?);
@@ -100,7 +114,7 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
         node: options.node(),
         max_jobs: arguments.max_jobs.get(),
         leader_patience: Duration::from_secs(u64::from(arguments.leader_timeout.max(1))),
-        leading: arguments.leading(&config)?,
+        leading,
         may_lead: None,
         say: Arc::new(|line: &str| say(line)),
     };

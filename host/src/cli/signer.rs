@@ -42,13 +42,17 @@ pub(super) struct SigningKeyArgument {
 impl SigningKeyArgument {
     /// Reads the key. `None` if none is named, or if there is no broker.
     pub(super) fn load(&self, broker: Option<&Broker>) -> Result<Option<SigningKey>, Problem> {
-        let variable = || std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
-        let file = self.signing_key.clone().or_else(|| variable().map(PathBuf::from));
+        let file = self.signing_key.clone().or_else(key_of_environment);
         match (file, broker) {
             (Some(file), Some(_)) => read(&file).map(Some).map_err(Problem::usage),
             _ => Ok(None),
         }
     }
+}
+
+/// The file of the key that the environment names. `None` if it names none.
+pub(super) fn key_of_environment() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from)
 }
 
 pub(super) fn signer(command: &SignerCommand) -> Result<Exit, Problem> {

@@ -140,6 +140,20 @@ fn the_limits_of_a_signer_apply() {
     ));
 }
 
+/// A submission is not signed, so an agent whose policy has signers does not lead it.
+#[test]
+fn an_agent_with_signers_leads_no_unsigned_jobs() {
+    let mut cluster = Cluster::new();
+    let ada = Signer::new(&cluster, "ada");
+    start_agents(&mut cluster, 1, &[&ada]);
+    cluster.agent(0).until("this machine leads no jobs, because its policy has signers");
+    let job = job(1, "");
+    let ran = cluster.submit(&job, &[]);
+    assert_ne!(ran.code, 0, "{ran}");
+    assert!(!cluster.agent(0).said().contains("has submitted"), "{}", cluster.agent(0).said());
+    assert!(!job.path("shared/out").exists());
+}
+
 /// `sandmill signer` makes a key that only its owner can read, and never replaces a file.
 #[test]
 fn keys_of_signers_are_made_and_shown() {
