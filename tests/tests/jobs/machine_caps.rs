@@ -96,7 +96,9 @@ fn a_job_starts_with_fewer_workers_and_adds_more() {
     second.until("it has fewer", |second| {
         second.stderr_so_far().contains("fewer than 2 workers run")
     });
-    assert_eq!((workers(&first), workers(&second)), (1, 1));
+    // The job says so before its worker's process exists.
+    second.until("its one worker", |second| workers(second) == 1);
+    assert_eq!(workers(&first), 1);
     first.kill_leader();
     first.wait().exits_with(-9);
     second.until("it has both", |second| workers(second) == 2);
