@@ -92,7 +92,8 @@ impl LinkKey {
             LinkEnd::Node => (peer, self.name.as_str()),
         };
         let key = |direction: &str| direction_key(&secret, leader, node, direction);
-        let (to_node, to_leader) = (key("to node")?, key("to leader")?);
+        let to_node = key("to node")?;
+        let to_leader = key("to leader")?;
         let (sending, receiving) = match end {
             LinkEnd::Leader => (to_node, to_leader),
             LinkEnd::Node => (to_leader, to_node),

@@ -8,6 +8,7 @@
 //! - [`LogStore`] is what the log needs of a store, and [`FolderStore`] is a folder, which may be shared;
 //! - [`CommitLog`] appends records and writes snapshots;
 //! - [`try_folder`] tries whether a folder can be such a store, and [`try_store`] tries another store;
+//! - [`StoreBelow`] is one folder of a store, such as that of one job;
 //! - [`JobLogs`] finds and begins the logs of a job: each run that starts over has a log of its own;
 //! - [`RecordSeries`] are records beside the log of a run, which decide nothing.
 //!
@@ -15,6 +16,7 @@
 
 #![cfg_attr(test, expect(clippy::cast_possible_truncation, reason = "numbers of tests are small"))]
 
+mod below;
 mod commit_log;
 mod error;
 mod folder_store;
@@ -27,6 +29,7 @@ mod series;
 mod simulation;
 mod trial;
 
+pub use below::{StoreBelow, remove_objects};
 pub use commit_log::{CommitLog, Replay};
 pub use error::LogError;
 pub use folder_store::FolderStore;

@@ -12,7 +12,7 @@ use crate::journal::{Journal, JournalError, LogSummary, directory_id, remove_jou
 use crate::model::{Address, JobDir, JobStatus};
 use crate::spec::JobSpec;
 use sandmill_commit_log::{
-    CommitLog, FolderStore, JobLogs, LogError, LogStore, RunList, RunLog, Writer, try_store,
+    CommitLog, FolderStore, JobLogs, LogStore, RunList, RunLog, Writer, try_store,
 };
 use serde_json::Value;
 use std::fs::Metadata;
@@ -26,8 +26,7 @@ use std::sync::Arc;
 pub(super) struct JobStore {
     /// The job's name.
     name: String,
-    /// The job's objects.
-    objects: Arc<dyn LogStore>,
+    /// The job's commit logs, and the objects of its store.
     logs: JobLogs,
     /// The runs that this process has seen, and on which its decisions rest.
     runs: RunList,
@@ -80,7 +79,7 @@ impl JobStore {
         let place = format!("{}/{}", address.to_string().trim_end_matches('/'), spec.name);
         let store = Self::open(objects, place, spec, options)?;
         if store.runs.is_empty() {
-            try_store(&*store.objects, &store.place)?;
+            try_store(&**store.objects(), &store.place)?;
         }
         Ok(store)
     }
@@ -91,11 +90,10 @@ impl JobStore {
         spec: &JobSpec,
         options: &LeaderOptions,
     ) -> Result<Self, ClaimError> {
-        let logs = JobLogs::new(objects.clone());
+        let logs = JobLogs::new(objects);
         let runs = logs.runs_begun().map_err(JournalError::from)?;
         Ok(Self {
             name: spec.name.clone(),
-            objects,
             logs,
             runs,
             place,
@@ -109,29 +107,25 @@ impl JobStore {
         })
     }
 
-    /// Whether no lock keeps another machine from leading the job at the same time: the lock is in an output
-    /// folder that the machines share.
-    fn needs_presence(&self) -> bool {
-        self.folder.is_none() || self.results.is_some()
-    }
-
     /// Shows other machines that this process leads a run, if no lock does.
     pub(super) fn show_presence(&mut self, run: &str) -> Option<Presence> {
         let shown = self.presence.take();
-        if !self.needs_presence() {
+        if !self.publishes_later() {
             return None;
         }
-        Some(shown.unwrap_or_else(|| Presence::show(self.objects.clone(), run)))
+        Some(shown.unwrap_or_else(|| Presence::show(self.objects().clone(), run)))
     }
 
-    /// Whether results that are complete still have to go to another place.
+    /// Whether results that are complete still have to go to another place. Then no lock keeps another machine from
+    /// leading the job at the same time: such a lock is in an output folder that the machines share. So leaders show
+    /// their presence. A store at an address has only jobs whose results go to an address.
     pub(super) fn publishes_later(&self) -> bool {
         self.results.is_some()
     }
 
     /// Where copies of the results that count are kept, if the results are on one machine until the job ends.
     pub(super) fn saved_results(&self, run: &str) -> Option<SavedResults> {
-        self.results.as_ref().map(|_| SavedResults::new(self.objects.clone(), run))
+        self.results.as_ref().map(|_| SavedResults::new(self.objects().clone(), run))
     }
 
     /// Fails if another process leads the run, and no lock has shown it.
@@ -141,21 +135,21 @@ impl JobStore {
         writer: Option<&Writer>,
         say: &mut dyn FnMut(&str),
     ) -> Result<(), ClaimError> {
-        if !self.needs_presence() {
+        if !self.publishes_later() {
             return Ok(());
         }
         let leader = last_writer(writer);
         let mut on_wait = || say(&format!("looking whether {leader} still leads the job"));
-        let is_led = is_led(&*self.objects, run.id(), &mut on_wait);
+        let is_led = is_led(&**self.objects(), run.id(), &mut on_wait);
         if is_led.map_err(|source| self.unavailable(source))? {
-            let (name, store) = (self.name.clone(), self.place.clone());
-            return Err(ClaimError::LedElsewhere { name, leader, store });
+            let store = self.place.clone();
+            return Err(ClaimError::LedElsewhere { name: self.name.clone(), leader, store });
         }
         Ok(())
     }
 
     fn unavailable(&self, source: io::Error) -> JournalError {
-        LogError::Unavailable { name: self.place.clone(), source }.into()
+        JournalError::no_store(self.place.clone(), source)
     }
 
     /// Makes the job directory include everything in the commit log. If the directory is empty, it becomes
@@ -263,8 +257,8 @@ impl JobStore {
             }
             _ => {}
         }
-        if self.needs_presence() {
-            self.presence = Some(Presence::show(self.objects.clone(), run.id()));
+        if self.publishes_later() {
+            self.presence = Some(Presence::show(self.objects().clone(), run.id()));
         }
         let is_completed = summary.status == Some(JobStatus::Completed);
         if is_local {
@@ -298,7 +292,7 @@ impl JobStore {
     ) -> Result<(), ClaimError> {
         let Some(run) = self.logs.latest(&self.runs) else { return Ok(()) };
         let is_local = LocalRun::read(held.job_dir())?.is_some_and(|local| local.id == run.id());
-        if is_local && !self.needs_presence() {
+        if is_local && !self.publishes_later() {
             return Ok(());
         }
         // A damaged log can be superseded, too. What is intact of it says what to remove.
@@ -344,7 +338,7 @@ impl JobStore {
         if self.results.is_none() {
             return Ok(self.reuse && has_output(state));
         }
-        let saved = SavedResults::new(self.objects.clone(), run.id());
+        let saved = SavedResults::new(self.objects().clone(), run.id());
         Ok(!saved.are_removed().map_err(|source| self.unavailable(source))?)
     }
 
@@ -360,9 +354,13 @@ impl JobStore {
         self.logs.supersede(&self.runs, &Journal::superseded(Some(id)))?;
         if let (Some(earlier), Some(_)) = (earlier, &self.results) {
             // Copies that stay do no harm.
-            let _ = SavedResults::new(self.objects.clone(), earlier.id()).remove();
+            let _ = SavedResults::new(self.objects().clone(), earlier.id()).remove();
         }
         Ok(())
+    }
+
+    fn objects(&self) -> &Arc<dyn LogStore> {
+        self.logs.store()
     }
 
     /// The commit logs of the job.

@@ -60,9 +60,7 @@ impl Presence {
         let _ = thread::Builder::new().name("presence".to_owned()).spawn(show);
         Self { stop: Some(stop), ended }
     }
-}
 
-impl Presence {
     /// Ends the thread, but leaves its last object in the store: this process is about to show its presence again.
     pub(super) fn interrupt(mut self) {
         if let Some(stop) = self.stop.take() {

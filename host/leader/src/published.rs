@@ -5,7 +5,7 @@ use super::commit::SavedResults;
 use super::presence::Presence;
 use crate::journal::{Journal, JournalError};
 use crate::model::JobDir;
-use sandmill_commit_log::{JobLogs, LogError, LogStore, RunLog};
+use sandmill_commit_log::{JobLogs, LogStore, RunLog};
 use std::sync::Arc;
 
 /// The completed run of a job whose results are about to go to an address in a store.
@@ -52,9 +52,6 @@ impl RunToPublish {
             return Ok(());
         }
         let saved = SavedResults::new(self.objects.clone(), self.log.id());
-        saved.remove().map_err(|source| {
-            let name = saved.folder();
-            JournalError::from(LogError::Unavailable { name, source }).into()
-        })
+        Ok(saved.remove().map_err(|source| JournalError::no_store(saved.folder(), source))?)
     }
 }

@@ -195,7 +195,9 @@ impl Agent {
         }
         self.say(&format!("offers to run workers of the job {job}"));
         let (wish, wishes) = watch::channel(Wish::TakePart);
-        let (mut options, load, run) = (self.options.clone(), self.load.clone(), offer.run.clone());
+        let load = self.load.clone();
+        let run = offer.run.clone();
+        let mut options = self.options.clone();
         options.node.policy = policy;
         let leader = offer.leader.clone();
         let epoch = offer.epoch;

@@ -30,7 +30,8 @@ impl LeaderIdentity {
     /// If the system has no random bytes for a key.
     pub(crate) fn new(signer: Option<SigningKey>) -> Result<Self, NoRandomBytes> {
         let Some(signer) = signer else { return Ok(Self { name: random_name(), keys: None }) };
-        let (link, salt) = (LinkKey::new()?, secret_text()?);
+        let link = LinkKey::new()?;
+        let salt = secret_text()?;
         Ok(Self { name: link.name().to_owned(), keys: Some(Keys { signer, link, salt }) })
     }
 

@@ -210,7 +210,8 @@ impl Submitter {
         let machine = self.answers.remove(agent).map(|answer| answer.machine).unwrap_or_default();
         let machine = printable(&machine).into_owned();
         let begun = Instant::now();
-        let (mut answered, mut ask_at) = (begun, begun);
+        let mut answered = begun;
+        let mut ask_at = begun;
         let mut was_said = false;
         loop {
             let now = Instant::now();

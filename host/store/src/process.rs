@@ -8,6 +8,7 @@ use crate::protocol::store::{
 };
 use crate::protocol::{FrameError, encode, read_frame};
 use crate::wall::{self, death};
+use serde::Serialize;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -148,16 +149,17 @@ impl Fetcher {
 
     /// Requests an object. If the process does not read its input, its exit status says more.
     pub(super) fn request(&self, object: &ObjectRequest) {
-        let mut frame = Vec::new();
-        if let (Some(requests), Ok(())) = (&self.requests, encode(object, &mut frame)) {
-            let _ = requests.send(frame);
-        }
+        self.send(object);
     }
 
     /// Calls the process. If the process does not read its input, its exit status says more.
     pub(super) fn call(&self, call: &ObjectCall) {
+        self.send(call);
+    }
+
+    fn send(&self, message: &impl Serialize) {
         let mut frame = Vec::new();
-        if let (Some(requests), Ok(())) = (&self.requests, encode(call, &mut frame)) {
+        if let (Some(requests), Ok(())) = (&self.requests, encode(message, &mut frame)) {
             let _ = requests.send(frame);
         }
     }

@@ -315,8 +315,9 @@ impl CommitState {
         if let (Some(saved), JobStatus::Completed) = (&self.target.saved, status) {
             let mut lifecycle = self.journal.files()?;
             lifecycle.retain(|entry| entry.mini_batch.is_none());
-            let published = (self.target.output.as_path(), self.target.on_conflict);
-            notes.extend(saved.save_published(&lifecycle, &self.journal, published)?);
+            let output = &self.target.output;
+            let on_conflict = self.target.on_conflict;
+            notes.extend(saved.save_published(&lifecycle, &self.journal, output, on_conflict)?);
         }
         self.journal.record_end(status, notes)?;
         self.fail_point("finished");

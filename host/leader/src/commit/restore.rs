@@ -12,7 +12,6 @@ use crate::journal::{Committed, EntryOrder, Journal, JournalError};
 use crate::model::{JobStatus, MiniBatchId, OnConflict, WorkerId};
 use crate::opening::{at_its_path, folder_at_its_path};
 use rustix::fs::{Mode, OFlags};
-use sandmill_commit_log::LogError;
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -54,16 +53,21 @@ impl SavedResults {
         let rows = places_of_rows(target, journal)?;
         let files = entries.iter().map(|entry| (key(&entry.source, &entry.path), entry.offset));
         let files = files.collect();
-        let (restored_rows, restored_files) = (HashSet::new(), HashSet::new());
-        let mut restoring =
-            Restoring { target, rows, files, restored_rows, restored_files, open: None };
+        let mut restoring = Restoring {
+            target,
+            rows,
+            files,
+            restored_rows: HashSet::new(),
+            restored_files: HashSet::new(),
+            open: None,
+        };
         for (_, note) in journal.notes(SAVED_PREFIX)? {
             let note: SavedNote = serde_json::from_str(&note).map_err(CommitError::Unnoted)?;
             let mut bytes = BufReader::new(SavedBytes::new(self, note));
             restoring.restore_group(&mut bytes).map_err(|error| match error {
                 RestoreError::Store(source) => {
                     let name = format!("the copies of results in {}", self.folder());
-                    JournalError::from(LogError::Unavailable { name, source }).into()
+                    JournalError::no_store(name, source).into()
                 }
                 RestoreError::Disk(error) => error,
             })?;

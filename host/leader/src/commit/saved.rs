@@ -12,23 +12,19 @@ use super::worker_parts::Parts;
 use crate::journal::{FileEntry, Journal, JournalChanges, JournalError};
 use crate::model::{OnConflict, Segment, WorkerId, random_name};
 use crate::opening::regular_at_its_path;
-use sandmill_commit_log::{LogError, LogStore, create_own};
+use sandmill_commit_log::{LogStore, create_own, remove_objects};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 
 /// The prefix of the notes on saved groups. The number of the group's record follows.
 pub(super) const SAVED_PREFIX: &str = "store.saved.";
 
 /// The length of an object, in bytes.
 const OBJECT_BYTES: usize = 8 << 20;
-/// How many copies are removed at the same time.
-const PARALLEL_REMOVALS: usize = 8;
 /// How much is read of a file at once, in bytes.
 const READ_BYTES: u64 = 1 << 20;
 
@@ -131,7 +127,8 @@ impl SavedResults {
         &self,
         files: &[FileEntry],
         journal: &Journal,
-        (output, on_conflict): (&Path, OnConflict),
+        output: &Path,
+        on_conflict: OnConflict,
     ) -> Result<Option<Note>, CommitError> {
         if files.is_empty() {
             return Ok(None);
@@ -173,17 +170,7 @@ impl SavedResults {
         create_own(&*self.objects, &marker, b"").map_err(io::Error::other)?;
         let folder = self.folder();
         let names = self.objects.list(&folder)?;
-        let share = names.len().div_ceil(PARALLEL_REMOVALS).max(1);
-        thread::scope(|scope| {
-            let remove = |names: &[String]| {
-                let mut names = names.iter();
-                names.try_for_each(|name| self.objects.remove(&format!("{folder}/{name}")))
-            };
-            let removing: Vec<_> =
-                names.chunks(share).map(|names| scope.spawn(move || remove(names))).collect();
-            let mut ended = removing.into_iter().map(|thread| thread.join());
-            ended.try_for_each(|ended| ended.unwrap_or_else(|panic| resume_unwind(panic)))
-        })
+        remove_objects(&*self.objects, &folder, &names)
     }
 }
 
@@ -220,9 +207,8 @@ impl<'a> SavedWriter<'a> {
         let index = SavedIndex { rows, files: files.iter().map(|file| &file.saved).collect() };
         let mut line = serde_json::to_vec(&index).map_err(CommitError::Unnoted)?;
         line.push(b'\n');
-        saved.objects.make_folder(&saved.folder()).map_err(|source| {
-            JournalError::from(LogError::Unavailable { name: saved.folder(), source })
-        })?;
+        let made = saved.objects.make_folder(&saved.folder());
+        made.map_err(|source| JournalError::no_store(saved.folder(), source))?;
         writer.write(&line)?;
         Ok(writer)
     }

@@ -3,6 +3,7 @@
 use crate::model::MiniBatchId;
 use rusqlite::ErrorCode;
 use sandmill_commit_log::{LogError, RecordDamage};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A journal that cannot be made, opened, read or written.
@@ -169,6 +170,11 @@ impl JournalError {
     /// Whether another process leads the job.
     pub fn is_replacement(&self) -> bool {
         matches!(self, Self::Log { source: LogError::Fenced { .. } })
+    }
+
+    /// The error for a job store that cannot be read or written. `name`: the object or folder.
+    pub(crate) fn no_store(name: String, source: io::Error) -> Self {
+        LogError::Unavailable { name, source }.into()
     }
 
     /// Translates SQLite's error.

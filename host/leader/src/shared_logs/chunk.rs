@@ -66,8 +66,8 @@ pub(super) fn decode(mut chunk: &[u8]) -> Result<Vec<(Piece, &[u8])>, String> {
     let mut found = Vec::new();
     while !chunk.is_empty() {
         let line_end = chunk.iter().position(|byte| *byte == b'\n').ok_or("a line is missing")?;
-        let (header, rest) = (&chunk[..line_end], &chunk[line_end + 1..]);
-        chunk = rest;
+        let header = &chunk[..line_end];
+        chunk = &chunk[line_end + 1..];
         let header: serde_json::Value =
             serde_json::from_slice(header).map_err(|e| e.to_string())?;
         // Check the format first: other formats may have other fields.

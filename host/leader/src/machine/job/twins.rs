@@ -55,7 +55,8 @@ impl JobMachine {
         for id in std::mem::take(&mut self.slow) {
             let granted = self.granted.get(&id);
             let Some(first) = granted.and_then(GrantedMiniBatch::without_twin) else { continue };
-            let (first_node, since) = (first.node, first.since);
+            let first_node = first.node;
+            let since = first.since;
             let Some(node) = self.node_besides(first_node, |node| node.standing.idle > 0) else {
                 self.want_worker_besides(first_node);
                 self.slow.push(id);
@@ -116,8 +117,8 @@ impl JobMachine {
     ) {
         self.order(twin.node, Order::Cancel { id, attempt });
         if let Some(worker) = twin.runs_on {
-            let (worker, by) = (worker.to_string(), by.to_string());
-            self.emit(EventKind::AttemptCancelled { worker, id, attempt, by });
+            let worker = worker.to_string();
+            self.emit(EventKind::AttemptCancelled { worker, id, attempt, by: by.to_string() });
         }
     }
 }
