@@ -1,6 +1,6 @@
 //! Another machine, which has a job's store and nothing else of the job.
 
-use crate::{redact, sandmill};
+use crate::{Server, redact, sandmill};
 use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,6 +17,8 @@ pub struct Elsewhere {
     home: TempDir,
     /// The job store, as this machine names it.
     store: PathBuf,
+    /// Variables of its commands.
+    variables: Vec<(&'static str, String)>,
 }
 
 /// A command that has ended there.
@@ -33,7 +35,13 @@ pub struct SeenElsewhere {
 impl Elsewhere {
     /// A machine that has this job store.
     pub fn new(store: &Path) -> Self {
-        Self { home: TempDir::new().unwrap(), store: store.to_owned() }
+        Self { home: TempDir::new().unwrap(), store: store.to_owned(), variables: Vec::new() }
+    }
+
+    /// A machine that reaches the job store at this address of a server.
+    pub fn with_address(address: &str, server: &Server) -> Self {
+        let variables = server.variables().into();
+        Self { variables, ..Self::new(Path::new(address)) }
     }
 
     /// The folder in which commands run.
@@ -46,7 +54,7 @@ impl Elsewhere {
         let mut command = Command::new(sandmill());
         command.args(arguments).current_dir(self.dir()).stdin(Stdio::null());
         command.env("HOME", self.dir()).env_remove("XDG_CONFIG_HOME").env_remove("XDG_CACHE_HOME");
-        command.env_remove("SANDMILL_CACHE_DIR");
+        command.env_remove("SANDMILL_CACHE_DIR").envs(self.variables.iter().cloned());
         command
     }
 

@@ -97,10 +97,17 @@ impl Server {
 
     /// Sets the environment variables with which a job uses this server as its S3 store.
     pub fn opened_for(&self, job: TestJob) -> TestJob {
-        job.env("AWS_ENDPOINT_URL", &self.url())
-            .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
-            .env("AWS_SECRET_ACCESS_KEY", "hushhush-key")
-            .env("AWS_REGION", "us-east-1")
+        self.variables().iter().fold(job, |job, (name, value)| job.env(name, value))
+    }
+
+    /// The variables with which commands open this server as S3.
+    pub fn variables(&self) -> [(&'static str, String); 4] {
+        [
+            ("AWS_ENDPOINT_URL", self.url()),
+            ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "hushhush-key".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+        ]
     }
 
     /// Makes a server of `tests/servers/objects.py` send the responses that it has held back until now.

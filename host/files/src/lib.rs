@@ -13,7 +13,7 @@
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, except what its `init`
 //!   made there ([`InitFiles`]);
 //! - [`publish`]: moves guests' files into the output folder; [`remove_tree`] and [`empty_folder`]
-//!   remove anything that guests may have made.
+//!   remove anything that guests may have made, and [`tree_bytes`] is its size.
 
 mod appender;
 mod c_sources;
@@ -39,5 +39,5 @@ pub use file_version::{FileVersion, content_stamp, short};
 pub use locks::lock_holders;
 pub use manifest::{Manifest, ManifestObject, ManifestRecord, ManifestWriter};
 pub use part::PartFile;
-pub use remove::{empty_folder, remove_tree};
+pub use remove::{empty_folder, remove_tree, tree_bytes};
 pub use root::OpenRoot;

@@ -25,6 +25,30 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
+/// The size of a file, or of all files in a folder, in bytes. Links are not followed.
+///
+/// # Errors
+/// Errors of the operating system, if a folder cannot be read.
+pub fn tree_bytes(path: &Path) -> io::Result<u64> {
+    let mut bytes = 0;
+    let mut left = vec![path.to_owned()];
+    while let Some(path) = left.pop() {
+        let found = match fs::symlink_metadata(&path) {
+            Ok(found) => found,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        if found.is_dir() {
+            for entry in fs::read_dir(&path)? {
+                left.push(entry?.path());
+            }
+        } else if found.is_file() {
+            bytes += found.len();
+        }
+    }
+    Ok(bytes)
+}
+
 /// Removes everything in a folder, in the same way as [`remove_tree`].
 ///
 /// # Errors

@@ -15,9 +15,10 @@ pub fn copied_logs_folder(cache: &Path) -> PathBuf {
     cache.join("stored-jobs")
 }
 
-/// The folder for copies of a job's logs. Jobs of one name in several stores have different folders.
-pub(super) fn copies_of(cache: &Path, folder: &Path, name: &str) -> PathBuf {
-    let digest = hex::encode(Sha256::digest(folder.as_os_str().as_encoded_bytes()));
+/// The folder for copies of a job's logs. Jobs of one name in several stores have different folders. `place`: the
+/// job's folder or address in its store.
+pub(super) fn copies_of(cache: &Path, place: &str, name: &str) -> PathBuf {
+    let digest = hex::encode(Sha256::digest(place));
     copied_logs_folder(cache).join(format!("{name}-{}", &digest[..12]))
 }
 
@@ -74,7 +75,7 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         assert_eq!(copied_logs(cache.path()).unwrap(), (0, 0));
         let [old, new] = ["/store/a", "/store/b"].map(|folder| {
-            let copies = copies_of(cache.path(), folder.as_ref(), "iris");
+            let copies = copies_of(cache.path(), folder, "iris");
             fs::create_dir_all(copies.join("run/0")).unwrap();
             fs::write(copies.join("run/0/x"), "12345").unwrap();
             fs::write(state_file(&copies), "{}").unwrap();

@@ -174,6 +174,17 @@ pub struct JobState {
 }
 
 impl JobState {
+    /// The output folder that machines which continue the job share, with the lock of its leader. `None` if the
+    /// results go to an address: then each machine has an output folder of its own.
+    pub(super) fn shared_output(&self) -> Option<&Path> {
+        self.results.is_none().then_some(self.output.as_path())
+    }
+
+    /// The output folder, or the address to which the results go.
+    pub fn output_shown(&self) -> &Path {
+        self.results.as_ref().map_or(&self.output, Path::new)
+    }
+
     /// A job that begins now.
     pub(super) fn new(name: &str, id: String, started: Timestamp) -> Self {
         Self {

@@ -13,7 +13,8 @@
 //!   waits for another machine, and `presence` shows other machines that a leader is alive. `published` removes
 //!   copies of results that are published.
 //! - `store_link` is what a running job does in its store for other machines: `shared_logs` copies its logs there, and
-//!   `cancel_requests` reads requests to end it. `stored_view` is a job as other machines see it.
+//!   `cancel_requests` reads requests to end it. `stored_view` is a job as other machines see it,
+//!   and `stored_place` is a job store as commands see it.
 //! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
 //!   `differences` compares them with those of the earlier run, and `verify` does the same for its
 //!   inputs. These modules do not know how a node is built.
@@ -66,6 +67,7 @@ mod standby;
 mod start;
 mod store_link;
 mod stored_jobs;
+mod stored_place;
 mod stored_view;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
@@ -96,6 +98,7 @@ pub use settings_in_force::RUNS_AS_ROOT;
 pub use shared_logs::LastWord;
 pub use standby::wait_for_turn;
 pub use stored_jobs::{StoredJob, stored_jobs};
+pub use stored_place::StorePlace;
 pub use stored_view::StoredView;
 pub use view_error::ViewError;
 

@@ -2,7 +2,7 @@
 
 use super::folder_lock::is_locked;
 use super::job_state::{JobFile, JobState};
-use super::stored_jobs::{job_folders, logs_in};
+use super::stored_place::{StorePlace, StoredPlace};
 use crate::journal::{JournalError, LogSummary};
 use crate::model::JobStatus;
 use std::collections::BTreeSet;
@@ -30,17 +30,14 @@ pub type OldRuns = BTreeSet<(PathBuf, String)>;
 /// # Errors
 /// If the store's folder cannot be read.
 pub fn orphaned_jobs(store: &Path, old: &mut OldRuns) -> io::Result<Vec<OrphanedJob>> {
-    let folders = job_folders(&store.canonicalize()?)?;
-    let read = |(name, folder)| read(name, folder, old).unwrap_or_default();
-    Ok(folders.into_iter().filter_map(read).collect())
+    let store = StorePlace::in_folder(store).map_err(io::Error::other)?;
+    let names = store.names()?.into_iter();
+    let read = |name: String| read(store.job(&name), old).unwrap_or_default();
+    Ok(names.filter_map(read).collect())
 }
 
-fn read(
-    name: String,
-    folder: PathBuf,
-    old: &mut OldRuns,
-) -> Result<Option<OrphanedJob>, JournalError> {
-    let logs = logs_in(&folder);
+fn read(place: StoredPlace, old: &mut OldRuns) -> Result<Option<OrphanedJob>, JournalError> {
+    let StoredPlace { name, logs, folder: Some(folder), .. } = place else { return Ok(None) };
     let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
     let key = (folder, run.id().to_owned());
     if old.contains(&key) {

@@ -6,16 +6,16 @@ use super::folder_lock::FolderLock;
 use super::job_state::JobState;
 use super::presence::is_led;
 use super::shared_logs::{LastWord, read_last_word};
+use super::stored_place::{StorePlace, StoredPlace};
 use super::stored_view::{is_live, pending_cancel};
-use crate::files::remove_tree;
+use crate::files::{remove_tree, tree_bytes};
 use crate::journal::{Journal, JournalError, LogSummary};
 use crate::model::JobStatus;
 use jiff::Timestamp;
-use sandmill_commit_log::{FolderStore, JobLogs, Writer};
+use sandmill_commit_log::{JobLogs, Writer, remove_objects};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The prefix of a folder that is being removed.
 const REMOVED_PREFIX: &str = ".removed-";
@@ -25,8 +25,7 @@ const REMOVED_PREFIX: &str = ".removed-";
 pub struct StoredJob {
     /// The job's name.
     pub name: String,
-    /// The job's folder in the store.
-    pub folder: PathBuf,
+    place: StoredPlace,
     /// How the job ended. `None` if it has not ended, or was started over and did not begin.
     pub status: Option<JobStatus>,
     /// When the last record was written.
@@ -39,10 +38,10 @@ pub struct StoredJob {
     pub mini_batches: (u64, u64),
     /// The job's tenant. Empty if the job has none.
     pub tenant: String,
-    /// The job's output folder. `None` if the log does not say it.
+    /// The job's output folder, or the address to which its results go. `None` if the log does not say it.
     pub output: Option<PathBuf>,
-    /// The address in a store to which the results go. `None` if they stay in the output folder.
-    pub results: Option<String>,
+    /// As [`JobState::shared_output`].
+    shared_output: Option<PathBuf>,
     /// What the latest leader said last. `None` if it is unknown.
     pub last_word: Option<LastWord>,
     /// The last request to cancel the job that still counts.
@@ -72,32 +71,28 @@ impl StoredJob {
 
     /// Whether a process leads the job, or is about to.
     pub fn is_running(&self) -> bool {
-        // No lock protects a job whose results go to a store.
-        let output = self.output.as_deref().filter(|_| self.results.is_none());
-        is_live(output, self.last_word.as_ref())
+        is_live(self.shared_output.as_deref(), self.last_word.as_ref())
     }
 
-    /// As [`is_running`](Self::is_running), but trusts no clock. May take some seconds.
-    fn is_led(&self) -> io::Result<bool> {
-        is_led(&FolderStore::new(self.folder.clone()), &self.run.0, &mut || ())
+    /// The job's folder or address in the store, for messages.
+    pub fn place(&self) -> &str {
+        &self.place.shown
+    }
+
+    /// The size of everything that the store has of the job, in bytes. `None` if the store is at an address.
+    pub fn bytes(&self) -> Option<u64> {
+        tree_bytes(self.place.folder.as_ref()?).ok()
     }
 
     /// Removes the job's logs. A leader of the job that is still alive can then no longer commit anything.
     /// Returns false, and removes nothing, if a process works in the job's output folder, if the log has changed
     /// since it was read, or if the job has not completed and its output folder is not on this machine: then it
-    /// is unknown whether the job is running.
+    /// is unknown whether the job is running. May take some seconds.
     ///
     /// # Errors
     /// If the store fails.
     pub fn remove(&self) -> Result<bool, ClaimError> {
-        let is_completed = self.status == Some(JobStatus::Completed);
-        if self.results.is_some()
-            && self.is_led().map_err(|e| ClaimError::io("read", &self.folder, e))?
-        {
-            return Ok(false);
-        }
-        let _lock = match &self.output {
-            Some(_) if self.results.is_some() => None,
+        let _lock = match &self.shared_output {
             Some(output) if output.is_dir() => {
                 let output = output.canonicalize().unwrap_or_else(|_| output.clone());
                 let lock = FolderLock::try_lock(&output);
@@ -105,92 +100,132 @@ impl StoredJob {
                 let Some(lock) = lock else { return Ok(false) };
                 Some(lock)
             }
-            Some(_) if !is_completed => return Ok(false),
-            _ => None,
+            Some(_) if self.status != Some(JobStatus::Completed) => return Ok(false),
+            Some(_) => None,
+            // No lock protects the job.
+            None if self.is_led()? => return Ok(false),
+            None => None,
         };
-        if read(&self.name, &self.folder)?.is_none_or(|now| now.run != self.run) {
+        let logs = &self.place.logs;
+        if read(self.place.clone())?.is_none_or(|now| now.run != self.run) {
             return Ok(false);
         }
-        let logs = logs_in(&self.folder);
         let runs = logs.runs_begun().map_err(JournalError::from)?;
         logs.supersede(&runs, &Journal::superseded(None)).map_err(JournalError::from)?;
-        // First the folder gets another name, so that it vanishes as a whole: while some records are missing, a
-        // leader that was replaced could create them again.
-        let away = self.folder.with_file_name(format!("{REMOVED_PREFIX}{}", self.name));
+        match &self.place.folder {
+            Some(folder) => self.remove_folder(folder),
+            None => remove_stored(logs, &self.run.0)
+                .map_err(|source| JournalError::no_store(self.place.shown.clone(), source).into()),
+        }
+        .map(|()| true)
+    }
+
+    /// As [`is_running`](Self::is_running), but trusts no clock.
+    fn is_led(&self) -> Result<bool, JournalError> {
+        let is_led = is_led(&**self.place.logs.store(), &self.run.0, &mut || ());
+        is_led.map_err(|source| JournalError::no_store(self.place.shown.clone(), source))
+    }
+
+    /// First the folder gets another name, so that it vanishes as a whole: while some records are missing, a leader
+    /// that was replaced could create them again.
+    fn remove_folder(&self, folder: &Path) -> Result<(), ClaimError> {
+        let away = folder.with_file_name(format!("{REMOVED_PREFIX}{}", self.name));
         let removed = remove_tree(&away)
-            .and_then(|()| fs::rename(&self.folder, &away))
+            .and_then(|()| fs::rename(folder, &away))
             .and_then(|()| remove_tree(&away));
-        removed.map_err(|e| ClaimError::io("remove", &self.folder, e))?;
-        Ok(true)
+        removed.map_err(|e| ClaimError::io("remove", folder, e))
     }
 }
 
-/// The jobs in a job store, sorted by name. Also returns an error for each folder whose log cannot be read.
+/// Removes the objects of a job whose latest run has ended its log. The last record of this log stays: it keeps a
+/// leader that was replaced from committing anything. If this is interrupted after the list of runs is removed, some
+/// objects stay that nothing refers to.
+fn remove_stored(logs: &JobLogs, run: &str) -> io::Result<()> {
+    let store = &**logs.store();
+    let log = format!("{run}/log");
+    let mut records = store.list(&log)?;
+    records.sort();
+    records.pop();
+    let mut rest = folders_below(logs, "")?;
+    // These come last, in this order.
+    rest.retain(|folder| *folder != log && folder != "runs/log");
+    for folder in rest {
+        remove_objects(store, &folder, &store.list(&folder)?)?;
+    }
+    remove_objects(store, "runs/log", &store.list("runs/log")?)?;
+    remove_objects(store, &log, &records)
+}
+
+/// All folders below one, with their names in the store.
+fn folders_below(logs: &JobLogs, folder: &str) -> io::Result<Vec<String>> {
+    let mut found = Vec::new();
+    let mut left = vec![folder.to_owned()];
+    while let Some(folder) = left.pop() {
+        let start = if folder.is_empty() { String::new() } else { format!("{folder}/") };
+        let inside = logs.store().folders(&folder)?.into_iter();
+        let inside: Vec<String> = inside.map(|name| format!("{start}{name}")).collect();
+        left.extend(inside.iter().cloned());
+        found.extend(inside);
+    }
+    Ok(found)
+}
+
+/// The jobs in a job store, sorted by name. Also returns an error for each job whose log cannot be read.
 ///
 /// # Errors
-/// If the store's folder cannot be read.
-pub fn stored_jobs(store: &Path) -> io::Result<(Vec<StoredJob>, Vec<String>)> {
-    let store = store.canonicalize()?;
-    let (mut jobs, mut troubles) = (Vec::new(), Vec::new());
-    for (name, folder) in job_folders(&store)? {
-        match read(&name, &folder) {
+/// If the store cannot be read.
+pub fn stored_jobs(store: &StorePlace) -> io::Result<(Vec<StoredJob>, Vec<String>)> {
+    let mut jobs = Vec::new();
+    let mut troubles = Vec::new();
+    for name in store.names()? {
+        let place = store.job(&name);
+        let shown = place.shown.clone();
+        match read(place) {
             Ok(job) => jobs.extend(job),
-            Err(error) => troubles.push(format!("{}: {error}", folder.display())),
+            Err(error) => troubles.push(format!("{shown}: {error}")),
         }
     }
-    jobs.sort_by(|a, b| a.name.cmp(&b.name));
-    troubles.sort();
     Ok((jobs, troubles))
 }
 
-/// The folders of the jobs in a store, with their names.
-pub(super) fn job_folders(store: &Path) -> io::Result<Vec<(String, PathBuf)>> {
-    let mut folders = Vec::new();
-    for entry in fs::read_dir(store)? {
-        let entry = entry?;
-        let folder = entry.path();
-        // The store's folder may hold other things, too.
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        let is_job = !name.starts_with('.') && folder.join("runs").is_dir();
-        if entry.file_type()?.is_dir() && is_job {
-            folders.push((name, folder));
-        }
-    }
-    Ok(folders)
-}
-
-/// `None` if the folder has no log.
-fn read(name: &str, folder: &Path) -> Result<Option<StoredJob>, JournalError> {
-    let logs = logs_in(folder);
+/// `None` if the job has no log.
+fn read(place: StoredPlace) -> Result<Option<StoredJob>, JournalError> {
+    let logs = &place.logs;
     let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
     let summary = LogSummary::read(&run)?;
     let state = JobState::parse(summary.job_state.clone()).ok();
     let last_word = read_last_word(logs.store(), run.id())?;
-    let cancel = state.as_ref().map(|state| pending_cancel(&logs, run.id(), &summary, state));
+    let cancel = state.as_ref().map(|state| pending_cancel(logs, run.id(), &summary, state));
     let cancel = cancel.transpose()?.flatten();
     let LogSummary { status, is_superseded, writer, records, ended, .. } = summary;
-    let log = folder.join(run.id()).join("log");
-    let times = fs::read_dir(log).into_iter().flatten().flatten();
-    let times = times.filter_map(|entry| entry.metadata().ok()?.modified().ok());
-    let last_record = times.max().and_then(|time| Timestamp::try_from(time).ok());
+    let last_record = place.folder.as_ref().and_then(|folder| last_change(folder, run.id()));
+    // Objects at an address do not say when they were written.
+    let last_record = last_record
+        .or_else(|| Some(last_word.as_ref()?.at))
+        .or_else(|| Some(writer.as_ref()?.since))
+        .unwrap_or_else(Timestamp::now);
     let succeeded = ended.values().filter(|succeeded| **succeeded).count() as u64;
     let tenant = state.as_ref().and_then(|state| Some(state.started_by.as_ref()?.tenant.clone()));
+    let shared_output = state.as_ref().and_then(|state| state.shared_output());
     Ok(Some(StoredJob {
-        name: name.to_owned(),
-        folder: folder.to_owned(),
+        name: place.name.clone(),
         status: status.filter(|_| !is_superseded),
-        last_record: last_record.unwrap_or_else(Timestamp::now),
+        last_record,
         run: (run.id().to_owned(), records),
         writer,
         mini_batches: (succeeded, ended.len() as u64 - succeeded),
         tenant: tenant.unwrap_or_default(),
-        results: state.as_ref().and_then(|state| state.results.clone()),
-        output: state.map(|state| state.output),
+        shared_output: shared_output.map(Path::to_owned),
+        output: state.map(|state| state.output_shown().to_owned()),
         last_word,
         cancel: cancel.filter(|_| !is_superseded),
+        place,
     }))
 }
 
-pub(super) fn logs_in(folder: &Path) -> JobLogs {
-    JobLogs::new(Arc::new(FolderStore::new(folder.to_owned())))
+/// When a record was last written to the log of a run.
+fn last_change(folder: &Path, run: &str) -> Option<Timestamp> {
+    let entries = fs::read_dir(folder.join(run).join("log")).ok()?.flatten();
+    let times = entries.filter_map(|entry| entry.metadata().ok()?.modified().ok());
+    Timestamp::try_from(times.max()?).ok()
 }

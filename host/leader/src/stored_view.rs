@@ -8,19 +8,19 @@ use super::folder_lock::is_locked;
 use super::job_state::JobState;
 use super::job_store::worker_dir;
 use super::shared_logs::{CopiedLeader, CopyError, LastWord, fetch, leaders, read_last_word};
+use super::stored_place::{StorePlace, StoredPlace};
 use super::view_error::ViewError;
 use crate::files::remove_tree;
 use crate::journal::{JournalError, LogSummary};
 use crate::model::{JobDir, JobStatus, LOCK_FILE};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
-use sandmill_commit_log::{FolderStore, JobLogs, LogError, RunLog};
+use sandmill_commit_log::{JobLogs, LogError, RunLog};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A leader that has said nothing for this long is dead. It says something every few seconds.
@@ -32,10 +32,7 @@ const VERSION: u32 = 1;
 /// too.
 #[derive(Debug)]
 pub struct StoredView {
-    name: String,
-    /// The job's folder in the store.
-    folder: PathBuf,
-    logs: JobLogs,
+    place: StoredPlace,
     /// The folder on this machine for copies of the job's logs.
     copies: PathBuf,
     copied: Copied,
@@ -58,30 +55,20 @@ impl StoredView {
     /// Finds a job in the job store, and reads its state. `cache`: the user's cache folder.
     ///
     /// # Errors
-    /// If there is no such store or job, if the store fails, or if the cache folder cannot be used.
-    pub fn open(store: &Path, name: &str, cache: &Path) -> Result<Self, ViewError> {
-        let no_store = |_| ViewError::NoStore(store.to_owned());
-        let root = store.canonicalize().map_err(no_store)?;
-        if !root.is_dir() {
-            return Err(ViewError::NoStore(store.to_owned()));
-        }
-        let mut parts = Path::new(name).components();
-        let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
-        let folder = root.join(name);
+    /// If there is no such job, if the store fails, or if the cache folder cannot be used.
+    pub fn open(store: &StorePlace, name: &str, cache: &Path) -> Result<Self, ViewError> {
+        let names = store.names();
+        let names =
+            names.map_err(|source| JournalError::no_store(store.shown().to_owned(), source))?;
         remove_unused(&copied_logs_folder(cache));
-        if !is_plain || !folder.join("runs").is_dir() {
-            return Err(ViewError::no_job(store, name, &names_in(&root)));
+        if !names.iter().any(|known| known == name) {
+            return Err(ViewError::no_job(store.shown(), name, &names));
         }
-        let logs = JobLogs::new(Arc::new(FolderStore::new(folder.clone())));
-        let copies = copies_of(cache, &folder, name);
-        let copied = Copied::default();
-        let name = name.to_owned();
+        let place = store.job(name);
         let mut view = Self {
-            name,
-            folder,
-            logs,
-            copies,
-            copied,
+            copies: copies_of(cache, &place.shown, name),
+            place,
+            copied: Copied::default(),
             is_live: false,
             last_word: None,
             cancel: None,
@@ -121,24 +108,25 @@ impl StoredView {
     }
 
     fn latest_run(&self) -> Result<RunLog, ViewError> {
-        let runs = self.logs.runs_begun().map_err(JournalError::from)?;
-        let name = || self.name.clone();
-        self.logs.latest(&runs).ok_or_else(|| ViewError::NotBegun { name: name() })
+        let logs = &self.place.logs;
+        let runs = logs.runs_begun().map_err(JournalError::from)?;
+        let not_begun = || ViewError::NotBegun { name: self.place.name.clone() };
+        logs.latest(&runs).ok_or_else(not_begun)
     }
 
     fn read_run(&mut self, run: &RunLog) -> Result<(), ViewError> {
-        let last_word = read_last_word(self.logs.store(), run.id());
+        let last_word = read_last_word(self.place.logs.store(), run.id());
         self.last_word = last_word.map_err(JournalError::from)?;
         self.copied.summary.read_on(run)?;
         let state = self.state()?;
-        let cancel = pending_cancel(&self.logs, run.id(), &self.copied.summary, &state);
+        let cancel = pending_cancel(&self.place.logs, run.id(), &self.copied.summary, &state);
         self.cancel = cancel.map_err(JournalError::from)?;
-        self.is_live = is_live(Some(&state.output), self.last_word.as_ref());
+        self.is_live = is_live(state.shared_output(), self.last_word.as_ref());
         Ok(())
     }
 
     fn fetch_logs(&mut self, run: &str) -> Result<(), ViewError> {
-        let store = self.logs.store();
+        let store = self.place.logs.store();
         let leaders = leaders(store, run).map_err(JournalError::from)?;
         let known = std::mem::take(&mut self.copied.leaders);
         for leader in &leaders {
@@ -152,7 +140,7 @@ impl StoredView {
             fetch(store, run, copied, &to).map_err(|error| match error {
                 CopyError::Store(error) => JournalError::from(error).into(),
                 CopyError::Chunk(what) => {
-                    ViewError::Logs { folder: self.folder.join(run).join("logs"), what }
+                    ViewError::Logs { place: format!("{}/{run}/logs", self.place.shown), what }
                 }
                 CopyError::Folder(source) => ViewError::cache(&self.copies, source),
             })?;
@@ -193,7 +181,7 @@ impl StoredView {
     pub fn state(&self) -> Result<JobState, ViewError> {
         let summary = &self.copied.summary;
         let mut state = JobState::parse(summary.job_state.clone()).map_err(|what| {
-            ClaimError::UnknownStateInLog { store: self.folder.display().to_string(), what }
+            ClaimError::UnknownStateInLog { store: self.place.shown.clone(), what }
         })?;
         if let Some(status) = self.status() {
             state.status = status.into();
@@ -230,12 +218,12 @@ impl StoredView {
 
     /// The job's name.
     pub fn name(&self) -> &str {
-        &self.name
+        &self.place.name
     }
 
-    /// The job's folder in the store.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The job's folder or address in the store.
+    pub fn place(&self) -> &str {
+        &self.place.shown
     }
 
     /// The folders with the log trees of the job's leaders, the latest one last.
@@ -244,9 +232,9 @@ impl StoredView {
         self.copied.leaders.iter().map(dir).collect()
     }
 
-    /// The folder to which nodes on other machines write their logs.
-    pub fn node_logs(&self) -> JobDir {
-        worker_dir(&self.folder, &self.copied.run)
+    /// The folder to which nodes on other machines write their logs. `None` if the store is at an address.
+    pub fn node_logs(&self) -> Option<JobDir> {
+        Some(worker_dir(self.place.folder.as_ref()?, &self.copied.run))
     }
 
     /// Requests that the job ends.
@@ -254,7 +242,7 @@ impl StoredView {
     /// # Errors
     /// If the store fails.
     pub fn request_cancel(&self, at_once: bool) -> Result<(), ViewError> {
-        let requests = CancelRequests::of_run(self.logs.store(), &self.copied.run);
+        let requests = CancelRequests::of_run(self.place.logs.store(), &self.copied.run);
         let added = requests.add(at_once, self.copied.summary.records);
         Ok(added.map_err(JournalError::from)?)
     }
@@ -300,16 +288,6 @@ pub(super) fn is_live(output: Option<&Path>, last_word: Option<&LastWord>) -> bo
         let age = Timestamp::now().duration_since(word.at).unsigned_abs();
         !word.has_ended && age < SILENT_AFTER
     })
-}
-
-/// The names of the jobs in a store.
-fn names_in(store: &Path) -> Vec<String> {
-    let entries = fs::read_dir(store).into_iter().flatten().flatten();
-    let is_job = |entry: &fs::DirEntry| entry.path().join("runs").is_dir();
-    let names = entries.filter(is_job).filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| !name.starts_with('.')).collect();
-    names.sort();
-    names
 }
 
 /// The folder for the copy of a leader's logs.

@@ -20,10 +20,10 @@ pub enum ViewError {
     )]
     NoStore(PathBuf),
     /// The store has no such job.
-    #[error("the job store {} has no job called {name}{known}", store.display())]
+    #[error("the job store {store} has no job called {name}{known}")]
     NoJob {
         /// The store.
-        store: PathBuf,
+        store: String,
         /// The name that was given.
         name: String,
         /// The jobs that the store has, as the rest of the sentence.
@@ -42,10 +42,10 @@ pub enum ViewError {
     #[error(transparent)]
     Store(#[from] JournalError),
     /// The job's logs in the store cannot be understood.
-    #[error("the copies of the job's logs in {} are not what was written: {what}", folder.display())]
+    #[error("the copies of the job's logs in {place} are not what was written: {what}")]
     Logs {
         /// Where they are.
-        folder: PathBuf,
+        place: String,
         /// What is wrong, and what to do.
         what: String,
     },
@@ -68,7 +68,7 @@ impl ViewError {
     }
 
     /// The error for a name that no job in the store has.
-    pub(super) fn no_job(store: &Path, name: &str, names: &[String]) -> Self {
+    pub(super) fn no_job(store: &str, name: &str, names: &[String]) -> Self {
         let known = match (names.is_empty(), nearest(name, names.iter().map(String::as_str))) {
             (true, _) => ": it has no jobs".to_owned(),
             (false, like) => {
@@ -92,7 +92,7 @@ mod tests {
     fn an_unknown_name_is_answered_with_the_known_ones() {
         let error = |name: &str, known: &[&str]| {
             let names: Vec<String> = known.iter().map(|name| (*name).to_owned()).collect();
-            ViewError::no_job("/jobs".as_ref(), name, &names).to_string()
+            ViewError::no_job("/jobs", name, &names).to_string()
         };
         insta::assert_snapshot!(error("nightly", &[]), @"the job store /jobs has no job called nightly: it has no jobs");
         insta::assert_snapshot!(error("nigthly", &["iris", "nightly"]), @"the job store /jobs has no job called nigthly; did you mean nightly? The jobs there: iris, nightly");

@@ -64,7 +64,8 @@ fn asked(view: &StoredView, state: &JobState, at_once: bool, now: Timestamp) -> 
 }
 
 fn already_asked(view: &StoredView, request: &CancelRequest, now: Timestamp) -> String {
-    let (host, ago) = (on_one_line(&request.host), age(request.at, now));
+    let host = on_one_line(&request.host);
+    let ago = age(request.at, now);
     let how = if request.at_once { " at once" } else { "" };
     let waits = if view.is_live() {
         ""

@@ -1,12 +1,14 @@
 //! `sandmill clean`: removes the directories of jobs that ended long ago, or their commit logs.
 
+use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
+use super::job_store_place::open_place;
 use super::jobs::{age, list_jobs, stored_in};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::say;
 use super::terminal::{print, print_json};
-use crate::engine::{JobHold, StoredJob};
-use crate::files::remove_tree;
+use crate::engine::JobHold;
+use crate::files::{remove_tree, tree_bytes};
 use crate::model::{ByteSize, JobDir, on_one_line};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -23,8 +25,10 @@ pub(super) struct CleanArguments {
     #[command(flatten)]
     root: RootArgument,
     /// Removes the commit logs of jobs in this job store, instead of job directories.
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["root", "keep_output"])]
+    #[arg(long, value_name = "STORE", conflicts_with_all = ["root", "keep_output"])]
     store: Option<PathBuf>,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
     /// Only jobs that ended at least this long ago: a number of s, min, h or d, such as 30d.
     #[arg(long, value_name = "AGE", value_parser = parse_age)]
     older_than: i64,
@@ -62,12 +66,12 @@ fn parse_age(text: &str) -> Result<i64, String> {
 #[derive(Debug)]
 struct Removed {
     job: String,
-    /// The removed folder.
+    /// The removed folder, or the address of the removed objects.
     dir: PathBuf,
     state: CurrentState,
     ended: Option<Timestamp>,
-    /// The bytes that were freed.
-    bytes: u64,
+    /// The bytes that were freed. `None` if they are unknown.
+    bytes: Option<u64>,
 }
 
 /// Removes the selected jobs, and prints what was removed.
@@ -97,7 +101,9 @@ fn clean_directories(
         }
         match remove(&job, arguments) {
             Ok(Some(bytes)) => {
-                let (state, ended) = (job.now, job.ended());
+                let state = job.now;
+                let ended = job.ended();
+                let bytes = Some(bytes);
                 removed.push(Removed { job: job.state.name, dir: job.dir, state, ended, bytes });
             }
             Ok(None) => {}
@@ -116,7 +122,7 @@ fn clean_store(
     arguments: &CleanArguments,
     now: Timestamp,
 ) -> Result<(Vec<Removed>, Exit), Problem> {
-    let jobs = stored_in(store)?;
+    let jobs = stored_in(&open_place(store, &arguments.datastores)?)?;
     let mut removed = Vec::new();
     let mut exit = Exit::Completed;
     for job in jobs {
@@ -125,18 +131,18 @@ fn clean_store(
         if !is_selected(state, ended, arguments, now) {
             continue;
         }
-        let bytes = size(&job.folder).unwrap_or_default();
+        let bytes = job.bytes();
         match if arguments.dry_run { Ok(true) } else { job.remove() } {
             Ok(true) => {
-                let StoredJob { name: job, folder: dir, .. } = job;
-                removed.push(Removed { job, dir, state, ended, bytes });
+                let dir = PathBuf::from(job.place());
+                removed.push(Removed { job: job.name, dir, state, ended, bytes });
             }
             Ok(false) => say(&format!(
                 "{} is kept: the job may be running, or its output folder is not on this machine",
-                job.folder.display()
+                job.place()
             )),
             Err(error) => {
-                say(&format!("error: {} cannot be removed: {error}", job.folder.display()));
+                say(&format!("error: {} cannot be removed: {error}", job.place()));
                 exit = Exit::Failed;
             }
         }
@@ -178,7 +184,7 @@ fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>>
     for entry in fs::read_dir(&job.dir)? {
         let path = entry?.path();
         if !kept.contains(&path) && !JobHold::is_own(&path) {
-            bytes += size(&path)?;
+            bytes += tree_bytes(&path)?;
             to_remove.push(path);
         }
     }
@@ -215,27 +221,6 @@ fn kept(job: &FoundJob, keep_output: bool) -> Vec<PathBuf> {
     [Some(JobDir::new(&job.dir).state_file()), output].into_iter().flatten().collect()
 }
 
-/// The size of a file, or of all files in a folder; links are not followed.
-fn size(path: &Path) -> io::Result<u64> {
-    let mut bytes = 0;
-    let mut left = vec![path.to_owned()];
-    while let Some(path) = left.pop() {
-        let found = match fs::symlink_metadata(&path) {
-            Ok(found) => found,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        if found.is_dir() {
-            for entry in fs::read_dir(&path)? {
-                left.push(entry?.path());
-            }
-        } else if found.is_file() {
-            bytes += found.len();
-        }
-    }
-    Ok(bytes)
-}
-
 fn text(removed: &[Removed], arguments: &CleanArguments, now: Timestamp) -> String {
     let (did, freed) = match arguments.dry_run {
         true => ("would remove", "would be freed"),
@@ -248,15 +233,20 @@ fn text(removed: &[Removed], arguments: &CleanArguments, now: Timestamp) -> Stri
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{did} {} ({state}, ended {ended} ago): {}",
+            "{did} {} ({state}, ended {ended} ago){}",
             on_one_line(&dir),
-            ByteSize(*bytes).rounded()
+            bytes.map(|bytes| format!(": {}", ByteSize(bytes).rounded())).unwrap_or_default()
         );
     }
-    let total = ByteSize(removed.iter().map(|removed| removed.bytes).sum());
     let jobs = if removed.len() == 1 { "job" } else { "jobs" };
-    let _ = writeln!(text, "{} {jobs}, {} {freed}", removed.len(), total.rounded());
+    let total = total(removed).map(|total| format!(", {} {freed}", ByteSize(total).rounded()));
+    let _ = writeln!(text, "{} {jobs}{}", removed.len(), total.unwrap_or_default());
     text
+}
+
+/// The bytes that were freed. `None` if they are unknown.
+fn total(removed: &[Removed]) -> Option<u64> {
+    removed.iter().map(|removed| removed.bytes).sum()
 }
 
 fn as_json(removed: &[Removed], arguments: &CleanArguments) -> String {
@@ -266,9 +256,8 @@ fn as_json(removed: &[Removed], arguments: &CleanArguments) -> String {
             json!({"job": job, "dir": dir, "state": state, "ended": ended, "bytes": bytes})
         })
         .collect();
-    let total: u64 = removed.iter().map(|removed| removed.bytes).sum();
     let value = json!({
-        "version": VERSION, "dry_run": arguments.dry_run, "jobs": jobs, "bytes": total,
+        "version": VERSION, "dry_run": arguments.dry_run, "jobs": jobs, "bytes": total(removed),
     });
     format!("{value:#}\n")
 }
@@ -282,6 +271,7 @@ mod tests {
         CleanArguments {
             root: RootArgument { root: Some(root.to_owned()) },
             store: None,
+            datastores: DatastoresArgument::default(),
             older_than: 86_400,
             keep_output: false,
             failed: false,

@@ -207,7 +207,7 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
     });
     if let (Some(stored), Value::Object(all)) = (&found.stored, &mut value) {
         let word = stored.last_word.as_ref();
-        all.insert("log".to_owned(), json!(stored.folder));
+        all.insert("log".to_owned(), json!(stored.place));
         all.insert("machine".to_owned(), json!(word.map(|word| &word.leader.host)));
         all.insert("last_word".to_owned(), json!(word.map(|word| word.at)));
         all.insert("cancel_requested".to_owned(), cancel_json(stored.cancel.as_ref()));

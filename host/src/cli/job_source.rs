@@ -1,13 +1,15 @@
 //! The job that `status`, `logs`, `explain` and `cancel` work on: a job directory, or a job in a job store.
 
 use super::config::Config;
+use super::datastores::DatastoresArgument;
 use super::exit::Problem;
+use super::job_store_place::open_place;
 use super::jobs::stored_in;
 use super::jobs_found::CurrentState;
 use super::policy::PolicyArgument;
 use super::which::{JobArgument, is_job_dir};
 use crate::compile::Cache;
-use crate::engine::{CancelRequest, JobState, LastWord, StoredView, is_locked};
+use crate::engine::{CancelRequest, JobState, LastWord, StorePlace, StoredView, is_locked};
 use crate::model::{JobDir, on_one_line, shell_word};
 use crate::report::{History, LogFolders, ReportPaths, Resume};
 use anyhow::{Context, anyhow};
@@ -27,6 +29,8 @@ pub(super) struct AnyJobArgument {
     /// job may run on other machines [default: $SANDMILL_JOB_STORE, if no job directory is found].
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
 }
 
 /// Where a job is.
@@ -64,18 +68,19 @@ impl AnyJobArgument {
     }
 
     fn in_store(&self, store: &Path, config: &Config) -> Result<JobSource, Problem> {
+        let place = open_place(store, &self.datastores)?;
         let name = match self.job.given() {
             Some(name) => name.to_string_lossy().into_owned(),
-            None => newest_in(store)?,
+            None => newest_in(&place)?,
         };
-        let view = open_stored(store, &name, config)?;
+        let view = open_stored(&place, &name, config)?;
         Ok(JobSource::Store(Box::new(view), store.to_owned()))
     }
 }
 
 /// Opens a job in a job store, with copies of its logs in the user's cache folder.
 pub(super) fn open_stored(
-    store: &Path,
+    store: &StorePlace,
     name: &str,
     config: &Config,
 ) -> Result<StoredView, Problem> {
@@ -89,9 +94,9 @@ pub(super) fn open_stored(
 }
 
 /// The job in a job store that wrote the last record.
-fn newest_in(store: &Path) -> Result<String, Problem> {
+fn newest_in(store: &StorePlace) -> Result<String, Problem> {
     let newest = stored_in(store)?.into_iter().max_by_key(|job| job.last_record);
-    let none = || Problem::usage(anyhow!("the job store {} has no jobs", store.display()));
+    let none = || Problem::usage(anyhow!("the job store {} has no jobs", store.shown()));
     newest.map(|job| job.name).ok_or_else(none)
 }
 
@@ -115,8 +120,8 @@ pub(super) struct KnownJob {
 
 /// What only a job store says about a job.
 pub(super) struct KnownInStore {
-    /// The job's folder in the store.
-    pub(super) folder: PathBuf,
+    /// The job's folder or address in the store.
+    pub(super) place: String,
     pub(super) last_word: Option<LastWord>,
     /// The last request to cancel the job that still counts.
     pub(super) cancel: Option<CancelRequest>,
@@ -237,7 +242,7 @@ pub(super) fn resume_elsewhere(state: &JobState) -> Resume {
 }
 
 fn logs_of(view: &StoredView) -> LogFolders {
-    LogFolders::new(view.leader_logs(), Some(view.node_logs()))
+    LogFolders::new(view.leader_logs(), view.node_logs())
 }
 
 /// The history that the logs of a job in a job store say. Without events, it is empty.
@@ -276,10 +281,13 @@ fn read_stored(view: &StoredView, store: &Path) -> Result<KnownJob, Problem> {
     let name = view.name();
     let state = stored_state(view)?;
     let logs = logs_of(view);
-    let rows = state.output_file.as_ref().map(|file| state.output.join(file));
-    let rows = rows.unwrap_or_else(|| state.output.clone());
+    let output = state.output_shown();
+    let rows = state.output_file.as_ref().map(|file| output.join(file));
+    let rows = rows.unwrap_or_else(|| output.to_owned());
     let word = format!("{} --store {}", shell_word(name), shell_word(&store.display().to_string()));
-    let latest = view.leader_logs().pop().unwrap_or_else(|| view.node_logs());
+    // A leader of an earlier version has no logs in the store.
+    let latest = view.leader_logs().pop().or_else(|| view.node_logs());
+    let latest = latest.unwrap_or_else(|| JobDir::new(""));
     let paths = ReportPaths {
         drops_rows: state.output_file.is_none(),
         resume: resume_elsewhere(&state),
@@ -297,7 +305,7 @@ fn read_stored(view: &StoredView, store: &Path) -> Result<KnownJob, Problem> {
         logs,
         is_live: view.is_live(),
         stored: Some(KnownInStore {
-            folder: view.folder().to_owned(),
+            place: view.place().to_owned(),
             last_word: view.last_word().cloned(),
             cancel: view.cancel_request().cloned(),
         }),

@@ -3,9 +3,11 @@
 use super::datastores::DatastoresArgument;
 use super::exit::Problem;
 use super::run::this_program;
+use crate::engine::StorePlace;
 use crate::model::{Address, OsSandbox};
 use crate::store::{Stager, StoreObjects};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The tenant of commands that belong to no job.
 const TENANT: &str = "default";
@@ -35,4 +37,21 @@ pub(super) fn objects_at(
     stager
         .objects_at(address, "")
         .map_err(|error| Problem::usage(anyhow::anyhow!("--store: {error}")))
+}
+
+/// Opens a job store to read what it says about jobs.
+///
+/// # Errors
+/// If there is no such folder, if the address is wrong, or if the datastores cannot be read.
+pub(super) fn open_place(
+    store: &Path,
+    datastores: &DatastoresArgument,
+) -> Result<StorePlace, Problem> {
+    match address(store)? {
+        None => StorePlace::in_folder(store).map_err(Problem::usage),
+        Some(address) => {
+            let objects = objects_at(&address, datastores)?;
+            Ok(StorePlace::at_address(&address, Arc::new(objects)))
+        }
+    }
 }

@@ -1,10 +1,12 @@
 //! `sandmill jobs`: all jobs below a folder and their states.
 
+use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
+use super::job_store_place::open_place;
 use super::jobs_found::{CurrentState, FoundJob, RootArgument, jobs_below};
 use super::say;
 use super::terminal::{print, print_json};
-use crate::engine::{CancelRequest, StoredJob, stored_jobs};
+use crate::engine::{CancelRequest, StorePlace, StoredJob, stored_jobs};
 use crate::machine_slots;
 use crate::model::{MachineCaps, on_one_line};
 use anyhow::Context;
@@ -22,8 +24,10 @@ pub(super) struct JobsArguments {
     root: RootArgument,
     /// Lists the jobs whose commit logs are in this job store, instead of job directories. They may run on other
     /// machines.
-    #[arg(long, value_name = "DIR", conflicts_with = "root")]
+    #[arg(long, value_name = "STORE", conflicts_with = "root")]
     store: Option<PathBuf>,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
     /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
@@ -98,7 +102,8 @@ fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
 
 /// Lists the jobs in a job store.
 fn stored(arguments: &JobsArguments, store: &Path) -> Result<Exit, Problem> {
-    let mut found: Vec<(StoredJob, CurrentState)> = stored_in(store)?
+    let place = open_place(store, &arguments.datastores)?;
+    let mut found: Vec<(StoredJob, CurrentState)> = stored_in(&place)?
         .into_iter()
         .map(|job| {
             let state = CurrentState::of_stored(&job);
@@ -119,8 +124,8 @@ fn stored(arguments: &JobsArguments, store: &Path) -> Result<Exit, Problem> {
 }
 
 /// The jobs in a job store. Prints a warning for each log that cannot be read.
-pub(super) fn stored_in(store: &Path) -> Result<Vec<StoredJob>, Problem> {
-    let cannot = || format!("the job store {} cannot be read", store.display());
+pub(super) fn stored_in(store: &StorePlace) -> Result<Vec<StoredJob>, Problem> {
+    let cannot = || format!("the job store {} cannot be read", store.shown());
     let (jobs, troubles) = stored_jobs(store).with_context(cannot).map_err(Problem::usage)?;
     troubles.iter().for_each(|trouble| say(&format!("warning: skipped: {trouble}")));
     Ok(jobs)
@@ -158,7 +163,7 @@ fn stored_as_json(job: &StoredJob, state: CurrentState) -> Value {
     let (succeeded, failed) = job.mini_batches;
     json!({
         "job": job.name,
-        "log": job.folder,
+        "log": job.place(),
         "state": state,
         "tenant": job.tenant,
         "machine": job.machine(),

@@ -2,17 +2,20 @@
 //! collector of its node exporter.
 
 use super::config::Config;
+use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::job_source::{open_stored, stored_history};
+use super::job_store_place::open_place;
 use super::jobs::{list_jobs, stored_in};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::policy::PolicyArgument;
 use super::terminal::print_json;
+use crate::engine::StorePlace;
 use crate::model::to_f64;
 use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct MetricsArguments {
@@ -21,6 +24,8 @@ pub(super) struct MetricsArguments {
     /// Prints the jobs in this job store, instead of job directories. They may run on other machines.
     #[arg(long, value_name = "STORE", conflicts_with = "root")]
     store: Option<PathBuf>,
+    #[command(flatten)]
+    datastores: DatastoresArgument,
     /// Only the job with this name.
     #[arg(value_name = "JOB", requires = "store")]
     job: Option<String>,
@@ -28,7 +33,9 @@ pub(super) struct MetricsArguments {
 
 pub(super) fn metrics(arguments: &MetricsArguments) -> Result<Exit, Problem> {
     let jobs = match &arguments.store {
-        Some(store) => jobs_in(store, arguments.job.as_deref())?,
+        Some(store) => {
+            jobs_in(&open_place(store, &arguments.datastores)?, arguments.job.as_deref())?
+        }
         None => list_jobs(&arguments.root.folder()?)?,
     };
     // `print` would escape the backslashes of labels, which are escaped already.
@@ -37,7 +44,7 @@ pub(super) fn metrics(arguments: &MetricsArguments) -> Result<Exit, Problem> {
 }
 
 /// The jobs in a job store, or the one with this name.
-fn jobs_in(store: &Path, job: Option<&str>) -> Result<Vec<FoundJob>, Problem> {
+fn jobs_in(store: &StorePlace, job: Option<&str>) -> Result<Vec<FoundJob>, Problem> {
     let config = Config::load(&PolicyArgument::default())?;
     let names = match job {
         Some(job) => vec![job.to_owned()],
@@ -53,7 +60,7 @@ fn jobs_in(store: &Path, job: Option<&str>) -> Result<Vec<FoundJob>, Problem> {
         let state = view.state().map_err(Problem::usage)?;
         let history = stored_history(&view)?;
         let now = CurrentState::determine(&state, &history, view.is_live());
-        found.push(FoundJob { dir: view.folder().to_owned(), state, history, now });
+        found.push(FoundJob { dir: PathBuf::from(view.place()), state, history, now });
     }
     Ok(found)
 }

@@ -20,12 +20,12 @@ fn job(moto: &Server, bucket: &str) -> TestJob {
     (0..6).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x".repeat(number)))
 }
 
-fn run_on(job: TestJob, machine: &str, options: &[&str]) -> Ran {
+pub(crate) fn run_on(job: TestJob, machine: &str, options: &[&str]) -> Ran {
     job.command(&[&["run", "job.yaml", "--job-dir", machine], options].concat())
 }
 
 /// The names of the objects of a bucket that begin with a prefix.
-fn names(moto: &Server, bucket: &str, prefix: &str) -> Vec<String> {
+pub(crate) fn names(moto: &Server, bucket: &str, prefix: &str) -> Vec<String> {
     let listed = moto.get(&format!("/{bucket}?list-type=2&prefix={prefix}"));
     let names = listed.split("<Key>").skip(1);
     names.filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned())).collect()
@@ -154,10 +154,9 @@ fn a_paused_leader_is_replaced() {
     let beside = |options: &[&str]| {
         let mut command = std::process::Command::new(sandmill_tests::sandmill());
         command.args(["run", "job.yaml", "--job-dir", "second"]).args(options);
-        command.current_dir(running.dir()).env("AWS_ENDPOINT_URL", moto.url());
+        command.current_dir(running.dir()).envs(moto.variables());
         command.env("SANDMILL_CACHE_DIR", sandmill_tests::root().join("target/test-cache"));
-        command.env("AWS_ACCESS_KEY_ID", "a").env("AWS_SECRET_ACCESS_KEY", "b");
-        command.env("AWS_REGION", "us-east-1").output().unwrap()
+        command.output().unwrap()
     };
     signal(&running, Signal::STOP);
     let second = beside(&["--standby"]);

@@ -2,6 +2,8 @@
 
 #[cfg(target_os = "linux")]
 mod job_stores;
+#[cfg(target_os = "linux")]
+mod job_stores_seen;
 mod stores;
 mod stores_identities;
 mod stores_kept;
