@@ -27,6 +27,8 @@ mod record;
 mod series;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod take_over_model;
 mod trial;
 
 pub use below::{StoreBelow, remove_objects};
