@@ -18,7 +18,7 @@ pub struct Elsewhere {
     /// The job store, as this machine names it.
     store: PathBuf,
     /// Variables of its commands.
-    variables: Vec<(&'static str, String)>,
+    variables: Vec<(String, String)>,
 }
 
 /// A command that has ended there.
@@ -40,7 +40,7 @@ impl Elsewhere {
 
     /// A machine that reaches the job store at this address of a server.
     pub fn with_address(address: &str, server: &Server) -> Self {
-        let variables = server.variables().into();
+        let variables = Server::variables(server.port);
         Self { variables, ..Self::new(Path::new(address)) }
     }
 

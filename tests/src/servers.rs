@@ -97,17 +97,27 @@ impl Server {
 
     /// Sets the environment variables with which a job uses this server as its S3 store.
     pub fn opened_for(&self, job: TestJob) -> TestJob {
-        self.variables().iter().fold(job, |job, (name, value)| job.env(name, value))
+        let variables = Self::variables(self.port);
+        variables.iter().fold(job, |job, (name, value)| job.env(name, value))
     }
 
-    /// The variables with which commands open this server as S3.
-    pub fn variables(&self) -> [(&'static str, String); 4] {
-        [
-            ("AWS_ENDPOINT_URL", self.url()),
-            ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE".to_owned()),
-            ("AWS_SECRET_ACCESS_KEY", "hushhush-key".to_owned()),
-            ("AWS_REGION", "us-east-1".to_owned()),
-        ]
+    /// The environment variables with which a process uses the server on this port as its S3 store.
+    pub fn variables(port: u16) -> Vec<(String, String)> {
+        let url = format!("http://127.0.0.1:{port}");
+        let variables = [
+            ("AWS_ENDPOINT_URL", url.as_str()),
+            ("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE"),
+            ("AWS_SECRET_ACCESS_KEY", "hushhush-key"),
+            ("AWS_REGION", "us-east-1"),
+        ];
+        variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+    }
+
+    /// The names of the objects of a bucket that begin with a prefix.
+    pub fn names(&self, bucket: &str, prefix: &str) -> Vec<String> {
+        let listed = self.get(&format!("/{bucket}?list-type=2&prefix={prefix}"));
+        let names = listed.split("<Key>").skip(1);
+        names.filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned())).collect()
     }
 
     /// Makes a server of `tests/servers/objects.py` send the responses that it has held back until now.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of these messages. Leaders and agents of different versions do not work together.
-pub const BUS_PROTOCOL: u32 = 2;
+pub const BUS_PROTOCOL: u32 = 3;
 
 /// The subject of [offers](Offer).
 pub const OFFERS: &str = "sandmill.offers";
@@ -97,10 +97,28 @@ pub enum FromNode {
     },
     /// The agent cannot run the job, for this reason.
     Declined(String),
-    /// What happened on the node, in order. The rows of finished attempts are durable in the job's store.
+    /// What happened on the node, in order. If the job's store is a folder, the rows and files of finished attempts are
+    /// durable there.
     Reports(Vec<NodeReport>),
+    /// As [`Reports`](Self::Reports), for a job whose store is at an address: the rows and files of finished attempts are
+    /// in this pack.
+    Stored(Vec<NodeReport>, StoredPack),
     /// The agent ends, for this reason, and has no workers any longer.
     Leaving(String),
+}
+
+/// Objects of a job's store that have the rows and files of some reports. The names of the objects follow from the
+/// node's incarnation and the pack's number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredPack {
+    /// The number of the pack among those of the node's incarnation.
+    pub number: u64,
+    /// How many objects the pack has.
+    pub objects: u32,
+    /// The length of all objects together, in bytes.
+    pub bytes: u64,
+    /// The SHA-256 of the objects' content.
+    pub sha256: [u8; 32],
 }
 
 /// Leader to agent, in a link.

@@ -152,7 +152,8 @@ impl Model {
         steps: &mut Vec<(String, Model)>,
     ) {
         let id = leader.id;
-        let mut step = |what: String, after: Model| steps.push((format!("leader {id} {what}"), after));
+        let mut step =
+            |what: String, after: Model| steps.push((format!("leader {id} {what}"), after));
         let go_on = |model: &Model, phase| model.with(process, Leader { phase, ..leader });
         let fenced = |model: &Model| {
             let mut after = model.clone();

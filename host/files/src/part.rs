@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 /// needed.
 #[derive(Debug)]
 pub struct PartFile {
-    file: File,
+    /// `None` if it was [closed](Self::close).
+    file: Option<File>,
     path: PathBuf,
     /// The attempts whose rows may still be needed, with the length of their rows, oldest first.
     needed: VecDeque<((MiniBatchId, u32), u64)>,
@@ -36,13 +37,31 @@ impl PartFile {
             .map_err(OutputError::io("make the part file", path))?;
         let needed = VecDeque::new();
         let ranges = VecDeque::new();
-        Ok(Self { file, path: path.to_owned(), needed, ranges, keeps_all })
+        Ok(Self { file: Some(file), path: path.to_owned(), needed, ranges, keeps_all })
+    }
+
+    /// Closes the file. It is opened again when it is needed.
+    pub fn close(&mut self) {
+        self.file = None;
+    }
+
+    fn file(&mut self) -> Result<&File, OutputError> {
+        match &mut self.file {
+            Some(file) => Ok(file),
+            file => {
+                let mut options = OpenOptions::new();
+                let options = options.write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+                let opened = options.open(&self.path);
+                let opened = opened.map_err(OutputError::io("open the part file", &self.path))?;
+                Ok(file.insert(opened))
+            }
+        }
     }
 
     /// Writes the header of the file, if the file is still empty.
     pub fn begin(&mut self, header: &[u8]) -> Result<(), OutputError> {
         if self.ranges.is_empty() && !header.is_empty() {
-            let written = self.file.write_all_at(header, 0);
+            let written = self.file()?.write_all_at(header, 0);
             written.map_err(OutputError::io("write to the part file", &self.path))?;
             self.ranges.push_back((0, header.len() as u64));
         }
@@ -62,9 +81,10 @@ impl PartFile {
             return Ok(Segment { offset: 0, length, checksum, rows });
         }
         let (offset, end) = self.find_space(length);
-        if let Err(source) = self.file.write_all_at(lines, offset) {
+        let file = self.file()?;
+        if let Err(source) = file.write_all_at(lines, offset) {
             // Give the space back if possible. If bytes stay, nothing refers to them.
-            let _ = self.file.set_len(end);
+            let _ = file.set_len(end);
             return Err(OutputError::io("write rows to the part file", &self.path)(source));
         }
         match self.ranges.back_mut().filter(|last| last.1 == offset) {
@@ -168,6 +188,7 @@ mod tests {
         // If all rows are kept, no space is reclaimed.
         let mut part = PartFile::create(&path, true).unwrap();
         part.begin(b"x\n").unwrap();
+        part.close();
         part.append(b"1\n", 1, attempt(0)).unwrap();
         part.reclaim(attempt(0));
         part.append(b"2\n", 1, attempt(1)).unwrap();

@@ -5,9 +5,8 @@
 //! made before. So a cancelled job can be resumed, and is not cancelled again.
 
 use crate::cancel::Cancel;
-use crate::model::JobDir;
 use jiff::Timestamp;
-use sandmill_commit_log::{FolderStore, LogError, LogStore, RecordSeries};
+use sandmill_commit_log::{LogError, LogStore, RecordSeries};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -69,16 +68,8 @@ pub struct CancelRequests {
 
 impl CancelRequests {
     /// The requests of the run with this id, in the store of its job.
-    pub(super) fn of_run(store: &Arc<dyn LogStore>, run: &str) -> Self {
+    pub fn of_run(store: &Arc<dyn LogStore>, run: &str) -> Self {
         Self { series: RecordSeries::new(store, run, FOLDER) }
-    }
-
-    /// The requests of the run whose workers have their folders here (see [`worker_dir`](super::worker_dir)). `None`
-    /// if there is no such run.
-    pub fn of_workers(workers: &JobDir) -> Option<Self> {
-        let run = workers.root().parent()?;
-        let store: Arc<dyn LogStore> = Arc::new(FolderStore::new(run.parent()?.to_owned()));
-        Some(Self::of_run(&store, run.file_name()?.to_str()?))
     }
 
     /// Makes a request. `records`: how many records the commit log has.
@@ -171,13 +162,14 @@ impl Poll {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sandmill_commit_log::FolderStore;
     use std::time::Instant;
 
     fn requests() -> (tempfile::TempDir, CancelRequests) {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let workers = JobDir::new(root.join("run-1/workers"));
-        (dir, CancelRequests::of_workers(&workers).unwrap())
+        let store: Arc<dyn LogStore> = Arc::new(FolderStore::new(root));
+        (dir, CancelRequests::of_run(&store, "run-1"))
     }
 
     #[test]

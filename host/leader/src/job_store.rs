@@ -7,6 +7,7 @@ use super::commit::SavedResults;
 use super::job_state::{JobStanding, JobState, workers_of_run};
 use super::options::LeaderOptions;
 use super::presence::{Presence, is_led};
+use super::stored_rows::remove_stored_rows;
 use crate::fail_point;
 use crate::journal::{Journal, JournalError, LogSummary, directory_id, remove_journal};
 use crate::model::{Address, JobDir, JobStatus};
@@ -355,6 +356,7 @@ impl JobStore {
         if let (Some(earlier), Some(_)) = (earlier, &self.results) {
             // Copies that stay do no harm.
             let _ = SavedResults::new(self.objects().clone(), earlier.id()).remove();
+            let _ = remove_stored_rows(&**self.objects(), earlier.id(), &|_| true);
         }
         Ok(())
     }
@@ -366,6 +368,11 @@ impl JobStore {
     /// The commit logs of the job.
     pub(super) fn logs(&self) -> &JobLogs {
         &self.logs
+    }
+
+    /// The job's folder or address in the store.
+    pub(super) fn place(&self) -> &str {
+        &self.place
     }
 
     /// The job's folder in the store. `None` if the store is not a folder.

@@ -68,6 +68,7 @@ mod start;
 mod store_link;
 mod stored_jobs;
 mod stored_place;
+mod stored_rows;
 mod stored_view;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
@@ -93,12 +94,16 @@ pub use orphans::{OldRuns, OrphanedJob, orphaned_jobs};
 pub use prepare::{node_request, prepare};
 pub use prepare_error::PreparationError;
 pub use published::RunToPublish;
-pub use sandmill_commit_log::{LogStore, TrialError, is_run_id, try_folder, try_store};
+pub use sandmill_commit_log::{
+    LogError, LogStore, TrialError, create_own, is_run_id, try_folder, try_store,
+};
 pub use settings_in_force::RUNS_AS_ROOT;
 pub use shared_logs::LastWord;
 pub use standby::wait_for_turn;
+pub use start::make_worker_folders;
 pub use stored_jobs::{StoredJob, stored_jobs};
 pub use stored_place::StorePlace;
+pub use stored_rows::{STORED_ROWS, remove_stored_rows};
 pub use stored_view::StoredView;
 pub use view_error::ViewError;
 

@@ -51,8 +51,17 @@ pub struct RemoteWork {
     pub job: String,
     /// The id of the run.
     pub run: String,
-    /// The folder for the files of all workers. It is in the job's store, so all machines can reach it.
+    /// The folder for the files of all workers. It is in the job's store, so all machines can reach it. If the store is at
+    /// an address, the folder is the leader's job directory, and other machines have folders of their own.
     pub folder: JobDir,
+    /// Whether all machines can reach the folder.
+    pub is_folder_shared: bool,
+    /// Whether rows stay in the part files until the job's end.
+    pub keeps_rows: bool,
+    /// The job's objects in its store.
+    pub objects: Arc<dyn LogStore>,
+    /// The job's folder or address in its store. All machines have the same one.
+    pub store: String,
     /// The job file.
     pub job_file: JobFile,
     /// The SHA-256 of the job file's text, in hexadecimal.

@@ -147,6 +147,7 @@ fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareReq
         parent: spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?,
         job_store: store_folder(spec)?,
         job_dir: resolve(&absolute(&options.job_dir))?,
+        is_own_dir: false,
         job_file: options.job_file.as_ref().map(|file| file.path.clone()),
         begins: options.overwrite || !JobDir::new(&options.job_dir).state_file().exists(),
     })
@@ -162,6 +163,7 @@ pub fn node_request(spec: &JobSpec, job_file: &JobFile) -> Result<PrepareRequest
         parent: None,
         job_store: store_folder(spec)?,
         job_dir: PathBuf::new(),
+        is_own_dir: true,
         job_file: Some(job_file.path.clone()),
         begins: false,
     })

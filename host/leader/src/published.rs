@@ -3,6 +3,7 @@
 use super::ClaimError;
 use super::commit::SavedResults;
 use super::presence::Presence;
+use super::stored_rows::remove_stored_rows;
 use crate::journal::{Journal, JournalError};
 use crate::model::JobDir;
 use sandmill_commit_log::{JobLogs, LogStore, RunLog};
@@ -52,6 +53,9 @@ impl RunToPublish {
             return Ok(());
         }
         let saved = SavedResults::new(self.objects.clone(), self.log.id());
-        Ok(saved.remove().map_err(|source| JournalError::no_store(saved.folder(), source))?)
+        let removed = saved
+            .remove()
+            .and_then(|()| remove_stored_rows(&*self.objects, self.log.id(), &|_| true));
+        Ok(removed.map_err(|source| JournalError::no_store(saved.folder(), source))?)
     }
 }

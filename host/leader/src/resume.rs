@@ -12,7 +12,7 @@ use super::prepare_error::PreparationError;
 use super::verify::{Comparison, InputsChanged, RecordedPlan};
 use super::{ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{JobDir, JobStatus, SignerKey};
+use crate::model::{JobDir, JobStatus, OutputLayout, SignerKey};
 use crate::protocol::node::{self, InspectRequest, PlanOptions};
 use crate::spec::JobSpec;
 use sandmill_commit_log::CommitLog;
@@ -150,12 +150,19 @@ impl<N: JobOnNode> ReadyToResume<N> {
         Ok(PreparedOnNode::Job(Box::new(job)))
     }
 
-    /// What other machines must know to run the workers. `None` without a store that is a folder, or without a job file.
+    /// What other machines must know to run the workers. `None` without a store, or without a job file.
     fn remote_work(&self, run: &str, options: &LeaderOptions) -> Option<RemoteWork> {
+        let store = self.store.as_ref()?;
+        let shared = store.worker_dir(run);
+        let is_in_parts = self.spec.output_format.layout == OutputLayout::Parts;
         Some(RemoteWork {
             job: self.spec.name.clone(),
             run: run.to_owned(),
-            folder: self.store.as_ref()?.worker_dir(run)?,
+            is_folder_shared: shared.is_some(),
+            folder: shared.unwrap_or_else(|| self.job_dir.clone()),
+            keeps_rows: self.spec.settings.ordered || is_in_parts,
+            objects: store.logs().store().clone(),
+            store: store.place().to_owned(),
             job_file: options.job_file.clone()?,
             job_file_sha256: self.spec.job_file_sha256.clone(),
             component: self.found.component.clone(),

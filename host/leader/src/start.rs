@@ -16,7 +16,9 @@ use crate::model::{JobDir, OutputAction, Restored};
 use crate::opening::folder_at_its_path;
 use crate::protocol::node::PlanOptions;
 use rustix::fs::Mode;
+use std::io;
 use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::thread;
 use tokio::sync::mpsc;
 use tracing::Span;
@@ -49,7 +51,12 @@ pub(super) fn start<N: JobOnNode + Send>(
 ) -> Result<Started<N::Running>, EngineError> {
     let failed = |error: N::Error| EngineError(error.to_string());
     if let Some(remote) = &job.remote {
-        make_worker_folders(&remote.folder)?;
+        make_worker_folders(&remote.folder).map_err(|(folder, error)| {
+            let folder = folder.display();
+            EngineError(format!(
+                "the folder {folder} for the workers' files cannot be made: {error}"
+            ))
+        })?;
     }
     let request = StartRequest {
         plan: PlanOptions { retried_files: job.unreadable.clone() },
@@ -128,15 +135,14 @@ fn start_committer<N: JobOnNode>(
     Ok(StartedCommitter { committer, restored, epoch, presence })
 }
 
-/// Makes the folders in which workers on several machines write.
-fn make_worker_folders(dir: &JobDir) -> Result<(), EngineError> {
+/// Makes the folders in which workers write if a leader on another machine commits their results. The error names the
+/// folder that cannot be made.
+///
+/// # Errors
+/// If a folder cannot be made.
+pub fn make_worker_folders(dir: &JobDir) -> Result<(), (PathBuf, io::Error)> {
     for folder in [dir.parts(), dir.work(), dir.links(), dir.models(), dir.logs()] {
-        folder_at_its_path(&folder, Mode::RWXU).map_err(|e| {
-            EngineError(format!(
-                "the folder {} in the job's store cannot be made: {e}",
-                folder.display()
-            ))
-        })?;
+        folder_at_its_path(&folder, Mode::RWXU).map_err(|error| (folder, error))?;
     }
     Ok(())
 }
@@ -171,8 +177,10 @@ fn commit_target<N: JobOnNode>(job: &PreparedJob<N>, saved: Option<SavedResults>
         .then(|| OutputConversion { name: name.clone(), make: job.node.finisher() });
     CommitTarget {
         worker_folders: match &job.remote {
-            Some(remote) => WorkerFolders::in_store(remote.folder.clone()),
-            None => WorkerFolders::in_job_dir(job.job_dir.clone()),
+            Some(remote) if remote.is_folder_shared => {
+                WorkerFolders::in_store(remote.folder.clone())
+            }
+            _ => WorkerFolders::in_job_dir(job.job_dir.clone()),
         },
         saved,
         output: job.claim.output().to_owned(),

@@ -36,6 +36,8 @@ pub struct NodeJob {
     /// The folder of workers' files: the job directory, or a folder that the job's machines share.
     pub(super) job_dir: JobDir,
     pub(super) role: NodeRole,
+    /// Whether rows stay in the part files until the job's end.
+    pub(super) keeps_rows: bool,
     /// The folder for rows that are being grouped by key, if this machine plans the job.
     pub(super) spill: PathBuf,
     /// The slots for workers on the machine. `None` if the operator sets no caps.
@@ -85,6 +87,12 @@ impl NodeJob {
         self.spill = folder.spill().join(leader);
         self.job_dir = folder;
         self.role = role;
+    }
+
+    /// The folder of workers' files is only this machine's, although another machine commits the results. That machine
+    /// has the rows before their space is reused. Call this after [`share`](Self::share).
+    pub fn own_folder(&mut self) {
+        self.keeps_rows = false;
     }
 
     /// Some objects are downloaded from stores before the planner or a mini-batch requests them. Waits for all

@@ -19,7 +19,7 @@ use crate::compile::{
 };
 use crate::inference::{TRACT_VERSION, has_inference};
 use crate::machine_slots::MachineSlots;
-use crate::model::{Backend, InputKind, JobDir};
+use crate::model::{Backend, InputKind, JobDir, OutputLayout};
 use crate::pool::PrestartedProcesses;
 use crate::protocol::node::{NodeFindings, PrepareRequest, PreparedBackend, PreparedModel};
 use crate::runtimes;
@@ -51,7 +51,7 @@ pub fn prepare(
     }
     // On a node of another machine, the directory is in the job's store, which is checked, too.
     let is_in_store = ask.job_store.as_ref().is_some_and(|store| job_dir.root().starts_with(store));
-    let own_dir = (!is_in_store).then_some(&job_dir);
+    let own_dir = (!is_in_store && !ask.is_own_dir).then_some(&job_dir);
     options.policy.check(&checked, &staged.sources, own_dir)?;
     refuse_overlap(&spec, &staged, job_dir.root())?;
     let script = FoundScript::find(&spec, &options, &mut real, say)?;
@@ -75,6 +75,8 @@ pub fn prepare(
     let budget = setup::budget(&spec, &staged.models, &inference);
     let slots =
         MachineSlots::open(&options.policy.machine(), budget.total(), &spec.settings.tenant)?;
+    let is_in_parts = spec.output_format.layout == OutputLayout::Parts;
+    let keeps_rows = spec.settings.ordered || is_in_parts;
     let job = NodeJob {
         spec,
         options,
@@ -89,6 +91,7 @@ pub fn prepare(
         spill: job_dir.spill(),
         job_dir,
         role: NodeRole::Plans,
+        keeps_rows,
         slots,
         prestarted,
         gpus: LeasedGpus::default(),

@@ -9,7 +9,7 @@ use crate::inference::inference_memory;
 use crate::model::MemoryBudget;
 use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GUEST_TEMPORARY, GpuLease, InferenceSettings, InputKind, JobInput,
-    JobModel, OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
+    JobModel, SliceSize, Source, TableFormat, TableInput, WorkerId,
 };
 use crate::protocol::{CutOptions, ObjectsToAsk, PROTOCOL_VERSION, PlanRequest, WorkerSetup};
 use crate::spec::{JobSpec, ModelSpec};
@@ -115,7 +115,7 @@ pub(super) fn template(job: &NodeJob) -> WorkerSetup {
         settings: spec.worker.clone(),
         limits: spec.limits.clone(),
         output_format: spec.output_format.clone(),
-        keeps_rows: spec.settings.ordered || spec.output_format.layout == OutputLayout::Parts,
+        keeps_rows: job.keeps_rows,
         gpu: None,
         models,
         inference: job.inference.clone(),

@@ -82,19 +82,17 @@ pub(super) fn check_needs(spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
         report_no_job_store(raw, report);
     }
     let mut reported = String::new();
+    let is_store_elsewhere = spec.job_store.as_ref().is_some_and(|place| place.folder().is_none());
     for (key, address) in spec.addresses() {
-        // Report only one error for each key.
-        if reported == key {
+        // Report only one error for each key. If the job store is at an address, so are the results.
+        let is_allowed = is_store_elsewhere && ["output", "job_store"].contains(&key.as_str());
+        if reported == key || is_allowed {
             continue;
         }
         let message = match key.as_str() {
             "output" => format!(
-                "found {address}; results in a store are not yet possible with a broker: name a folder that \
-                 all machines share"
-            ),
-            "job_store" => format!(
-                "found {address}; a commit log in a store is not yet possible with a broker: name a folder \
-                 that all machines share"
+                "found {address}; with a broker, results can go to a store only if job_store is in a store, too \
+                 (e.g. s3://bucket/jobs): name a folder that all machines share, or two addresses"
             ),
             _ => format!(
                 "found {address}; data in a store is not yet possible with a broker: copy it to a folder that \
@@ -114,7 +112,7 @@ pub(super) fn check_needs(spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
 
 /// Reports that a job with a broker has no job store, at the number of machines if the file has one.
 fn report_no_job_store(raw: &RawJob, report: &ErrorReport) {
-    let advice = "set job_store to the path of a folder that all machines share";
+    let advice = "set job_store to the path of a folder that all machines share, or to an address in a store";
     let given = raw.node_count.as_ref().map(|given| (given.origin.clone(), given.key.clone()));
     match given.or_else(|| report.asked_nodes().map(|asked| (asked.origin, asked.key))) {
         Some((origin, key)) => {

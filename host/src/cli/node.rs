@@ -9,6 +9,7 @@ use super::registry::RegistryNames;
 use super::run::{BackendArguments, current_dir, this_program};
 use super::{say, signals, signer};
 use crate::cancel::Cancel;
+use crate::compile::Cache;
 use crate::engine::JobFile;
 use crate::load::{host_name, this_machine};
 use crate::nodes::{AgentOptions, LeadingOptions, run_agent};
@@ -21,6 +22,9 @@ use std::time::Duration;
 
 /// The message without a broker.
 const NO_BROKER: &str = "no broker is given: name the NATS server that connects the machines, as in --broker nats://HOST:4222";
+
+/// The folder for the files of workers, in the cache folder.
+const WORK_FOLDER: &str = "node-work";
 
 /// The notice if the agent must not lead jobs of users who sign nothing.
 const NO_KEY: &str = "note: this machine leads no jobs, because its policy has signers, and $SANDMILL_SIGNING_KEY names no key \
@@ -52,6 +56,10 @@ pub(super) struct NodeArguments {
     /// started; may be given many times.
     #[arg(long, value_name = "DIR")]
     store: Vec<PathBuf>,
+    /// The folder for the files of workers, for jobs whose job_store is in a store [default: `node-work` in the cache
+    /// folder]. It must be on a local disk.
+    #[arg(long, value_name = "DIR")]
+    work_dir: Option<PathBuf>,
     /// The folder for compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -108,11 +116,15 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
     options.onnxruntime = arguments.backends.onnxruntime(policy.file(), &config);
     options.datastores = arguments.datastores.load()?;
     options.policy = policy;
+    let here = current_dir()?;
+    let cache = options.cache_dir.clone().or_else(Cache::default_folder);
+    let work_dir = arguments.work_dir.clone().or_else(|| Some(cache?.join(WORK_FOLDER)));
     let agent = AgentOptions {
         broker,
         name: arguments.name.clone().unwrap_or_else(host_name),
         node: options.node(),
         max_jobs: arguments.max_jobs.get(),
+        work_dir: work_dir.map(|folder| here.join(folder)),
         leader_patience: Duration::from_secs(u64::from(arguments.leader_timeout.max(1))),
         leading,
         may_lead: None,

@@ -1,10 +1,10 @@
 //! Why an agent, or its part in a job, could not go on.
 
 use crate::bus::{BusError, NoRandomBytes};
-use crate::engine::ClaimError;
+use crate::engine::{ClaimError, LogError};
 use crate::node::NodeError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why an agent, or its part in a job, could not go on. The text is shown to users.
 #[derive(Debug, thiserror::Error)]
@@ -41,16 +41,12 @@ pub(crate) enum AgentError {
     #[error("the job file has no job_store on this machine")]
     NoStore,
     /// The job's store is not the leader's.
-    #[error(
-        "the folder {} is not the one that the leader uses: the machines must share job_store at the same path{}",
-        folder.display(),
-        source.as_ref().map(|error| format!(" ({error})")).unwrap_or_default()
-    )]
+    #[error("the job store {store} is not the one that the leader uses: {advice}")]
     NotShared {
-        /// The folder.
-        folder: PathBuf,
-        /// Why the proof could not be read. `None` if it is another one.
-        source: Option<io::Error>,
+        /// The job's folder or address.
+        store: String,
+        /// What the operator shall do.
+        advice: &'static str,
     },
     /// The leader gave out a number that no node can have.
     #[error("the leader gave out a number of a node that is too large")]
@@ -67,6 +63,38 @@ pub(crate) enum AgentError {
     /// The leader's name is not that of a key.
     #[error("the name of the job's leader is not that of a key")]
     LeaderName,
+    /// No folder for the files of workers is known.
+    #[error("no folder for the files of workers is known: name one by --work-dir")]
+    NoWorkDir,
+    /// The job's store cannot be read.
+    #[error("the job store {store} cannot be read on this machine: {source}")]
+    Unreadable {
+        /// The job's folder or address.
+        store: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The folder for workers' files on this machine failed.
+    #[error("cannot {action} {}: {source}; the option --work-dir names another folder", path.display())]
+    Local {
+        /// What failed.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The disk of this machine is full.
+    #[error("the disk of {} has no room: {message}", folder.display())]
+    NoSpace {
+        /// The folder.
+        folder: PathBuf,
+        /// The worker's message.
+        message: String,
+    },
+    /// Results cannot be put into the job's store.
+    #[error("results cannot be written to the job's store: {0}")]
+    Upload(LogError),
     /// Results cannot be made durable.
     #[error("results cannot be written to {}: {source}", folder.display())]
     Sync {
@@ -75,4 +103,11 @@ pub(crate) enum AgentError {
         /// Why.
         source: io::Error,
     },
+}
+
+impl AgentError {
+    /// The error of a file or folder on this machine.
+    pub(super) fn local(action: &'static str, path: &Path, source: io::Error) -> Self {
+        Self::Local { action, path: path.to_owned(), source }
+    }
 }

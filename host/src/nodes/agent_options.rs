@@ -22,6 +22,8 @@ pub(crate) struct AgentOptions {
     pub(crate) node: NodeOptions,
     /// The most jobs at the same time.
     pub(crate) max_jobs: usize,
+    /// The folder for the files of workers, for jobs whose store is at an address. `None` if it is unknown.
+    pub(crate) work_dir: Option<PathBuf>,
     /// How long workers may run without a leader.
     pub(crate) leader_patience: Duration,
     /// How the agent leads jobs. `None` if it leads none.

@@ -2,7 +2,6 @@
 //! itself.
 
 use crate::engine::CancelRequests;
-use crate::model::JobDir;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::Duration;
 
@@ -22,10 +21,10 @@ pub(super) struct CancelCheck {
 
 impl CancelCheck {
     /// Whether the job was cancelled after its leader had begun with record `epoch` of the commit log. Begins a check
-    /// if one is due, and returns the answer of an earlier one. `workers`: the folder of the workers' folders.
+    /// if one is due, and returns the answer of an earlier one.
     pub(super) fn is_cancelled(
         &mut self,
-        workers: &JobDir,
+        requests: &CancelRequests,
         epoch: u64,
         now: Duration,
         silence: Duration,
@@ -40,12 +39,12 @@ impl CancelCheck {
         let is_due = self.begun.is_none_or(|begun| now >= begun + INTERVAL);
         if silence >= SILENCE && is_due {
             self.begun = Some(now);
-            let workers = workers.clone();
+            let requests = requests.clone();
             let (sender, answer) = mpsc::channel();
             let thread = std::thread::Builder::new().name("cancel-check".to_owned());
             let check = move || {
                 // If this fails, the part has ended.
-                let _ = sender.send(has_request(&workers, epoch));
+                let _ = sender.send(has_request(&requests, epoch));
             };
             self.answer = thread.spawn(check).ok().map(|_| answer);
         }
@@ -53,29 +52,27 @@ impl CancelCheck {
     }
 }
 
-fn has_request(workers: &JobDir, epoch: u64) -> bool {
-    let requests = CancelRequests::of_workers(workers);
-    // The leader knew of requests that were made before its own record.
-    let found = requests.map(|requests| requests.since(0, epoch + 1));
-    // After an error, the next check tries again.
-    matches!(found, Some(Ok(found)) if !found.is_empty())
+fn has_request(requests: &CancelRequests, epoch: u64) -> bool {
+    // The leader knew of requests that were made before its own record. After an error, the next check tries again.
+    requests.since(0, epoch + 1).is_ok_and(|found| !found.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::folder_objects;
     use std::time::Instant;
 
     #[test]
     fn a_request_counts_only_for_a_silent_leader() {
         let dir = tempfile::tempdir().unwrap();
-        let workers = JobDir::new(dir.path().canonicalize().unwrap().join("run/workers"));
-        let requests = CancelRequests::of_workers(&workers).unwrap();
+        let store = folder_objects(dir.path(), "job").unwrap();
+        let requests = CancelRequests::of_run(&store, "run");
         let is_cancelled = |silence| {
             let mut check = CancelCheck::default();
             let begun = Instant::now();
             while begun.elapsed() < Duration::from_secs(20) {
-                if check.is_cancelled(&workers, 7, Duration::ZERO, silence) {
+                if check.is_cancelled(&requests, 7, Duration::ZERO, silence) {
                     return true;
                 }
                 if check.begun.is_none() || check.answer.is_none() {

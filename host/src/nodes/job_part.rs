@@ -4,11 +4,13 @@ use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::cancel_check::CancelCheck;
 use super::preparing::{PreparedPart, prepare};
+use super::upload::{ResultUpload, last_attempts, rows_folder};
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, Link, LinkEnd, LinkKey, Offer,
     Packet, PacketError, ToNode, decode_message, queue, report_messages, to_leader, to_node,
 };
-use crate::model::random_name;
+use crate::engine::CancelRequests;
+use crate::model::{FailureKind, random_name};
 use crate::node::RunningJob;
 use crate::protocol::node::PlanOptions;
 use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
@@ -73,6 +75,8 @@ pub(super) fn take_part(
         link: Link::new(Duration::ZERO),
         offer: offer.clone(),
         channel,
+        incarnation,
+        cancels: None,
         cancel_check: CancelCheck::default(),
         bus,
         options: options.clone(),
@@ -83,6 +87,7 @@ pub(super) fn take_part(
         work: None,
         outbox: Vec::new(),
         has_changed: false,
+        has_stored_logs: false,
         parts: Vec::new(),
         syncing: None,
         broken: None,
@@ -115,15 +120,25 @@ fn channel_to(offer: &Offer) -> Result<(String, Channel), AgentError> {
 struct Work {
     running: RunningJob,
     prepared: PreparedPart,
-    /// The folder of the workers' folders. It stays open, so that no error of a write is missed.
-    folder: Arc<File>,
+    durable: Durable,
 }
+
+/// How rows and files are made durable before they are reported.
+#[derive(Clone, Debug)]
+enum Durable {
+    /// The folder of the workers' folders, which all machines share. It stays open, so that no error of a write is missed.
+    Folder(Arc<File>, PathBuf),
+    /// The job's store. The number is that of the next pack.
+    Store(ResultUpload, u64),
+}
+
+/// What became durable: reports that were waiting for it.
+type DurableReports = Result<Vec<FromNode>, AgentError>;
 
 /// Reports whose rows and files are being made durable.
 #[derive(Debug)]
 struct Syncing {
-    reports: Vec<NodeReport>,
-    task: JoinHandle<Result<(), AgentError>>,
+    task: JoinHandle<DurableReports>,
     since: Duration,
 }
 
@@ -132,6 +147,10 @@ struct JobPart {
     link: Link,
     offer: Offer,
     channel: Channel,
+    /// The name of this part, for the leader.
+    incarnation: String,
+    /// The requests to cancel the job. `None` until the job is prepared.
+    cancels: Option<CancelRequests>,
     cancel_check: CancelCheck,
     options: AgentOptions,
     load: LoadJob,
@@ -144,6 +163,8 @@ struct JobPart {
     outbox: Vec<NodeReport>,
     /// Whether the state of the workers has changed since the last report of it.
     has_changed: bool,
+    /// Whether the logs of all workers are in the store.
+    has_stored_logs: bool,
     /// The first grants of an order whose rest has not arrived.
     parts: Vec<Order>,
     /// Later reports wait for these.
@@ -312,9 +333,8 @@ impl JobPart {
     }
 
     fn begin(&mut self, mut prepared: PreparedPart) -> Result<(), AgentError> {
-        let path = prepared.folder.work();
-        let opened = File::open(&path);
-        let folder = opened.map_err(|source| AgentError::Sync { folder: path, source })?;
+        let durable = self.durable(&prepared)?;
+        self.cancels = Some(CancelRequests::of_run(&prepared.objects, &self.offer.run));
         let mut running = prepared.job.start(&PlanOptions::default())?;
         prepared.job.begin(&mut running, self.start, prepared.first_worker, true);
         running.watch()?;
@@ -323,8 +343,22 @@ impl JobPart {
             settings: prepared.settings.clone(),
             workers: prepared.workers,
         });
-        self.work = Some(Work { running, prepared, folder: Arc::new(folder) });
+        self.work = Some(Work { running, prepared, durable });
         Ok(())
+    }
+
+    fn durable(&self, prepared: &PreparedPart) -> Result<Durable, AgentError> {
+        let PreparedPart { folder, objects, scratch, .. } = prepared;
+        if scratch.is_some() {
+            let rows = rows_folder(&self.offer.run, self.offer.epoch, &self.incarnation);
+            let patience = self.options.leader_patience;
+            let upload = ResultUpload::new(objects.clone(), rows, folder.clone(), patience);
+            return Ok(Durable::Store(upload, 0));
+        }
+        let path = folder.work();
+        let opened = File::open(&path);
+        let folder = opened.map_err(|source| AgentError::Sync { folder: path.clone(), source })?;
+        Ok(Durable::Folder(Arc::new(folder), path))
     }
 
     fn decline(&mut self, error: &AgentError) {
@@ -349,6 +383,14 @@ impl JobPart {
     /// Collects reports for the leader.
     fn collect(&mut self, reports: Vec<NodeReport>) {
         for report in reports {
+            if let Some(message) = full_disk(&report)
+                && let Some(Work { prepared: PreparedPart { scratch: Some(scratch), .. }, .. }) =
+                    &self.work
+            {
+                // Other machines may have room.
+                let folder = scratch.dir().root().to_owned();
+                self.broken.get_or_insert(AgentError::NoSpace { folder, message });
+            }
             match report {
                 NodeReport::Changed => self.has_changed = true,
                 report => self.outbox.push(report),
@@ -383,9 +425,10 @@ impl JobPart {
     }
 
     /// Sends the collected reports. What they say of rows and files is made durable first, on another thread, so
-    /// that a slow disk does not silence this agent.
+    /// that a slow disk or store does not silence this agent.
     fn send_reports(&mut self) {
-        let Some(work) = &self.work else { return };
+        let with_logs = self.should_store_logs();
+        let Some(work) = &mut self.work else { return };
         if self.syncing.is_some() {
             return;
         }
@@ -394,27 +437,53 @@ impl JobPart {
             self.outbox.push(NodeReport::News(NodeNews::Standing(standing)));
         }
         let reports = std::mem::take(&mut self.outbox);
-        if reports.iter().any(has_results) {
-            let folder = work.folder.clone();
-            let path = work.prepared.folder.work();
-            let task = tokio::task::spawn_blocking(move || sync_file_system_of(&folder, path));
-            self.syncing = Some(Syncing { reports, task, since: self.now() });
+        if with_logs {
+            // The last samples belong to the logs.
+            work.running.end_watch();
+            self.has_stored_logs = true;
+        }
+        if with_logs || reports.iter().any(has_results) {
+            let messages = report_messages(reports);
+            let durable = work.durable.clone();
+            if let Durable::Store(_, next) = &mut work.durable {
+                *next += messages.len().max(1) as u64;
+            }
+            let make = move || durable.make_durable(messages, with_logs);
+            let task = tokio::task::spawn_blocking(make);
+            self.syncing = Some(Syncing { task, since: self.now() });
         } else if !reports.is_empty() {
-            self.report(reports);
+            for message in report_messages(reports) {
+                self.send(&message);
+            }
         }
     }
 
-    fn on_synced(&mut self, synced: Result<(), AgentError>) {
-        let Some(Syncing { reports, .. }) = self.syncing.take() else { return };
+    /// Whether all workers have ended, so that their logs must go to the store now.
+    fn should_store_logs(&self) -> bool {
+        let uses_store = |work: &Work| matches!(work.durable, Durable::Store(..));
+        !self.has_stored_logs && self.has_ended() && self.work.as_ref().is_some_and(uses_store)
+    }
+
+    fn on_synced(&mut self, synced: DurableReports) {
+        if self.syncing.take().is_none() {
+            return;
+        }
         match synced {
-            Ok(()) => self.report(reports),
+            Ok(messages) => {
+                for message in messages {
+                    self.release_rows(&message);
+                    self.send(&message);
+                }
+            }
             Err(error) => self.broken = Some(error),
         }
     }
 
-    fn report(&mut self, reports: Vec<NodeReport>) {
-        for message in report_messages(reports) {
-            self.send(&message);
+    /// Lets workers reuse the space of rows that are in the store.
+    fn release_rows(&mut self, message: &FromNode) {
+        let (FromNode::Stored(reports, _), Some(work)) = (message, &mut self.work) else { return };
+        for (worker, (id, attempt)) in last_attempts(&mut reports.clone()) {
+            work.running.mark_reclaimable(worker, id, attempt);
         }
     }
 
@@ -449,8 +518,8 @@ impl JobPart {
         if silence >= self.patience() {
             self.end.get_or_insert(PartEnd::LeaderLost);
         }
-        if let Some(Work { prepared, .. }) = &self.work
-            && self.cancel_check.is_cancelled(&prepared.folder, self.offer.epoch, now, silence)
+        if let Some(requests) = &self.cancels
+            && self.cancel_check.is_cancelled(requests, self.offer.epoch, now, silence)
         {
             self.end.get_or_insert(PartEnd::Cancelled);
         }
@@ -504,7 +573,10 @@ impl JobPart {
 
     /// Kills the workers that are left.
     async fn stop_workers(&mut self) {
-        let Some(Work { mut running, .. }) = self.work.take() else { return };
+        let Some(Work { mut running, prepared, durable }) = self.work.take() else { return };
+        if let Durable::Store(upload, _) = durable {
+            upload.stop();
+        }
         running.obey(Order::End(WorkersEnd::AtOnce));
         let until = Instant::now() + KILL_PATIENCE;
         while running.standing().workers() > 0 && Instant::now() < until {
@@ -516,7 +588,33 @@ impl JobPart {
         }
         running.close();
         running.end_watch();
+        // The folder for the workers' files is removed last.
+        drop(prepared);
     }
+}
+
+impl Durable {
+    /// Makes the rows and files durable of which these messages speak. Returns the messages with which to report them.
+    fn make_durable(self, messages: Vec<FromNode>, with_logs: bool) -> DurableReports {
+        match self {
+            Self::Folder(opened, folder) => {
+                let synced = rustix::fs::syncfs(&opened);
+                synced.map_err(|errno| AgentError::Sync { folder, source: errno.into() })?;
+                Ok(messages)
+            }
+            Self::Store(upload, first) => upload.store_all(messages, first, with_logs),
+        }
+    }
+}
+
+/// The message of an attempt that has failed because the disk is full.
+fn full_disk(report: &NodeReport) -> Option<String> {
+    let failure = match report {
+        NodeReport::News(NodeNews::Finished { report, .. }) => report.outcome.as_ref().err()?,
+        NodeReport::News(NodeNews::InitFailed { failure, .. }) => failure,
+        _ => return None,
+    };
+    (failure.kind == FailureKind::NoSpace).then(|| failure.message.clone())
 }
 
 /// Whether a report says that a worker has left rows or files.
@@ -526,11 +624,6 @@ fn has_results(report: &NodeReport) -> bool {
         NodeReport::WorkerDone(_) => true,
         _ => false,
     }
-}
-
-fn sync_file_system_of(opened: &File, folder: PathBuf) -> Result<(), AgentError> {
-    let synced = rustix::fs::syncfs(opened);
-    synced.map_err(|errno| AgentError::Sync { folder, source: errno.into() })
 }
 
 /// The order with the grants of an earlier part of it.
@@ -550,7 +643,7 @@ fn without_ages(standing: WorkersStanding) -> WorkersStanding {
     WorkersStanding { last_start: None, ..standing }
 }
 
-async fn next_synced(syncing: &mut Option<Syncing>) -> Result<(), AgentError> {
+async fn next_synced(syncing: &mut Option<Syncing>) -> DurableReports {
     match syncing {
         Some(Syncing { task, .. }) => {
             task.await.unwrap_or_else(|error| Err(AgentError::Thread(std::io::Error::other(error))))

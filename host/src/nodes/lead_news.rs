@@ -6,6 +6,7 @@ use super::succession::NEWS_INTERVAL;
 use crate::bus::{BUS_PROTOCOL, Bus, JobToLead, LEADS, LeadNews, Leads, publish};
 use crate::engine::RemoteWork;
 use std::io;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -63,13 +64,11 @@ impl LeadAnnouncer {
         node_timeout: Duration,
     ) -> io::Result<Self> {
         let Leadership { machine, agent, submission, may_be_replaced } = leadership;
-        // The folder of a run is in that of its job.
-        let store = work.folder.root().ancestors().nth(2).unwrap_or_else(|| work.folder.root());
         let job = JobToLead {
             job: work.job.clone(),
             file: work.job_file.path.clone(),
             overrides: work.job_file.overrides.clone(),
-            store: store.to_owned(),
+            store: PathBuf::from(&work.store),
             node_timeout,
         };
         let may_be_replaced = may_be_replaced && !job.is_too_large();

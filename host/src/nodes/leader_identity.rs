@@ -103,7 +103,7 @@ impl LeaderIdentity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::JobFile;
+    use crate::engine::{JobFile, folder_objects};
     use crate::model::JobDir;
 
     #[test]
@@ -111,7 +111,11 @@ mod tests {
         let work = RemoteWork {
             job: "nightly".to_owned(),
             run: "run".to_owned(),
-            folder: JobDir::new("/shared"),
+            folder: JobDir::new("/shared/jobs/nightly/run/workers"),
+            is_folder_shared: true,
+            keeps_rows: false,
+            objects: folder_objects("/shared/jobs".as_ref(), "nightly").unwrap(),
+            store: "/shared/jobs/nightly".to_owned(),
             job_file: JobFile::new("/shared/job.yaml".as_ref(), &[]),
             job_file_sha256: "aa".to_owned(),
             component: "bb".to_owned(),

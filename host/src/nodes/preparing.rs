@@ -3,16 +3,26 @@
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob};
 use super::proof::is_shared;
+use super::scratch::Scratch;
 use super::signed_job::{check_asked, check_found, check_job_file};
 use crate::bus::{JobForNode, Offer};
-use crate::engine::{JobFile, is_run_id, node_request, settings, worker_dir};
+use crate::engine::{
+    JobFile, LogStore, folder_objects, is_run_id, make_worker_folders, node_request, settings,
+    worker_dir,
+};
 use crate::model::JobDir;
 use crate::node::{self, NodeJob, NodeRole};
+use crate::spec::JobStorePlace;
+use std::sync::Arc;
 
 /// A job that the machine can run workers of.
 #[derive(Debug)]
 pub(super) struct PreparedPart {
     pub(super) job: NodeJob,
+    /// The job's objects in its store.
+    pub(super) objects: Arc<dyn LogStore>,
+    /// The folder of workers' files, if it is on this machine.
+    pub(super) scratch: Option<Scratch>,
     /// The folder of workers' files.
     pub(super) folder: JobDir,
     /// The number of the first worker.
@@ -43,17 +53,28 @@ pub(super) fn prepare(
         return Err(AgentError::OtherJob(job_file.path));
     }
     let mut request = node_request(&spec, &job_file)?;
-    let store = request.job_store.clone().ok_or(AgentError::NoStore)?;
     if !is_run_id(&asked.run) {
         return Err(AgentError::Run);
     }
-    let folder = worker_dir(&store.join(&spec.name), &asked.run);
-    let not_shared = |source| AgentError::NotShared { folder: folder.root().to_owned(), source };
-    match is_shared(&folder, asked.node, &asked.proof) {
-        Ok(true) => {}
-        Ok(false) => return Err(not_shared(None)),
-        Err(error) => return Err(not_shared(Some(error))),
-    }
+    let place = spec.job_store.clone().ok_or(AgentError::NoStore)?;
+    let objects: Arc<dyn LogStore> = match &place {
+        JobStorePlace::Folder(folder) => folder_objects(folder, &spec.name)?,
+        JobStorePlace::Address(address) => {
+            Arc::new(node::job_objects(&spec, address, &options.node)?)
+        }
+    };
+    check_shared(&*objects, asked, &place)?;
+    let scratch = match &place {
+        JobStorePlace::Folder(_) => None,
+        JobStorePlace::Address(_) => Some(scratch(options)?),
+    };
+    let folder = match &scratch {
+        Some(scratch) => scratch.dir(),
+        None => {
+            let store = request.job_store.clone().ok_or(AgentError::NoStore)?;
+            worker_dir(&store.join(&spec.name), &asked.run)
+        }
+    };
     let first_worker = asked.node.first_worker().ok_or(AgentError::Number)?;
     request.job_dir = folder.root().to_owned();
     let workers = spec.process_count;
@@ -64,7 +85,41 @@ pub(super) fn prepare(
     let notices = job.lease_gpus(say)?;
     found.notices.iter().chain(&notices).for_each(|notice| (options.say)(notice));
     job.share(folder.clone(), NodeRole::RunsWorkers(asked.node), &offer.leader);
-    Ok(PreparedPart { job, folder, first_worker, component: found.component, settings, workers })
+    if scratch.is_some() {
+        job.own_folder();
+        job.give_models()?;
+    }
+    let component = found.component;
+    Ok(PreparedPart { job, objects, scratch, folder, first_worker, component, settings, workers })
+}
+
+/// Checks that the leader uses the store that the job names on this machine.
+fn check_shared(
+    objects: &dyn LogStore,
+    asked: &JobForNode,
+    place: &JobStorePlace,
+) -> Result<(), AgentError> {
+    let store = place.to_string();
+    let advice = match place {
+        JobStorePlace::Folder(_) => "the machines must share job_store at the same path",
+        JobStorePlace::Address(_) => {
+            "the machines must reach the same store (check the datastores, and variables such as AWS_ENDPOINT_URL)"
+        }
+    };
+    match is_shared(objects, &asked.run, asked.node, &asked.proof) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(AgentError::NotShared { store, advice }),
+        Err(source) => Err(AgentError::Unreadable { store, source }),
+    }
+}
+
+/// A folder of this machine for the files of the job's workers.
+fn scratch(options: &AgentOptions) -> Result<Scratch, AgentError> {
+    let root = options.work_dir.as_deref().ok_or(AgentError::NoWorkDir)?;
+    let scratch = Scratch::new(root).map_err(|error| AgentError::local("use", root, error))?;
+    let made = make_worker_folders(&scratch.dir());
+    made.map_err(|(folder, error)| AgentError::local("make", &folder, error))?;
+    Ok(scratch)
 }
 
 #[cfg(test)]

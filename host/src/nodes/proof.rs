@@ -1,61 +1,67 @@
-//! Numbers of nodes, and the proof that a machine has the job's store. Each number is a file in the store, which is
+//! Numbers of nodes, and the proof that a machine has the job's store. Each number is an object in the store, which is
 //! created only if it is absent. So no two leaders ever give out the same number.
 
-use crate::model::{JobDir, NodeId};
-use std::fs::{self, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use crate::engine::LogStore;
+use crate::model::NodeId;
+use std::io;
 
-/// The file of a number, in the folder of the workers' files.
-fn path(folder: &JobDir, node: NodeId) -> PathBuf {
-    folder.root().join("nodes").join(node.to_string())
+/// The folder of the numbers, in the job's store.
+fn folder(run: &str) -> String {
+    format!("{run}/workers/nodes")
 }
 
-/// Takes the lowest number from `from` on that no node has had, and writes the proof into its file.
+/// Takes the lowest number from `from` on that no node has had, and writes the proof into its object.
 ///
 /// # Errors
 /// If the store cannot be written, or if there are no more numbers.
-pub(super) fn take_number(folder: &JobDir, from: u32, proof: &str) -> io::Result<NodeId> {
-    fs::create_dir_all(folder.root().join("nodes"))?;
+pub(super) fn take_number(
+    store: &dyn LogStore,
+    run: &str,
+    from: u32,
+    proof: &str,
+) -> io::Result<NodeId> {
+    let folder = folder(run);
+    store.make_folder(&folder)?;
     for number in from.. {
         let node = NodeId(number);
         if node.first_worker().is_none() {
             break;
         }
-        match OpenOptions::new().write(true).create_new(true).open(path(folder, node)) {
-            Ok(mut file) => {
-                file.write_all(proof.as_bytes())?;
-                file.sync_all()?;
-                return Ok(node);
-            }
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+        if store.create(&format!("{folder}/{node}"), proof.as_bytes())? {
+            return Ok(node);
         }
     }
     Err(io::Error::other("the job has had too many nodes"))
 }
 
-/// Whether this machine sees the proof in the file of the number.
+/// Whether this machine sees the proof in the object of the number.
 ///
 /// # Errors
-/// If the file cannot be read. It is missing if the machines do not share the folder.
-pub(super) fn is_shared(folder: &JobDir, node: NodeId, proof: &str) -> io::Result<bool> {
-    Ok(fs::read_to_string(path(folder, node))? == proof)
+/// If the object cannot be read.
+pub(super) fn is_shared(
+    store: &dyn LogStore,
+    run: &str,
+    node: NodeId,
+    proof: &str,
+) -> io::Result<bool> {
+    let found = store.read(&format!("{}/{node}", folder(run)))?;
+    Ok(found.is_some_and(|found| found == proof.as_bytes()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::folder_objects;
 
     #[test]
     fn no_number_is_given_out_twice() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = JobDir::new(dir.path());
-        assert_eq!(take_number(&folder, 0, "a").unwrap(), NodeId(0));
-        assert_eq!(take_number(&folder, 0, "b").unwrap(), NodeId(1));
-        assert_eq!(take_number(&folder, 2, "c").unwrap(), NodeId(2));
-        assert!(is_shared(&folder, NodeId(1), "b").unwrap());
-        assert!(!is_shared(&folder, NodeId(1), "a").unwrap());
-        assert!(is_shared(&folder, NodeId(7), "a").is_err());
+        let store = folder_objects(dir.path(), "job").unwrap();
+        let take = |from, proof| take_number(&*store, "run", from, proof).unwrap();
+        let sees = |number, proof| is_shared(&*store, "run", NodeId(number), proof).unwrap();
+        assert_eq!(take(0, "a"), NodeId(0));
+        assert_eq!(take(0, "b"), NodeId(1));
+        assert_eq!(take(2, "c"), NodeId(2));
+        assert!(sees(1, "b") && !sees(1, "a") && !sees(7, "a"));
     }
 }

@@ -1,9 +1,9 @@
 //! One node on another machine, as its leader sees it.
 
-use crate::bus::{Bus, Channel, Link, ToNode, queue};
+use crate::bus::{Bus, Channel, Link, StoredPack, ToNode, queue};
 use crate::model::{NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, NodeReport, WorkersEnd};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// What a node does for the job.
@@ -11,6 +11,8 @@ use std::time::Duration;
 pub(super) enum NodeStage {
     /// It has sent nothing that counts.
     New,
+    /// It waits for its number.
+    Waits,
     /// It has a number, and prepares the job.
     Prepares(NodeId),
     /// It runs workers.
@@ -42,6 +44,20 @@ pub(super) struct RemoteNode {
     pub(super) may_lead: Option<String>,
     /// The workers that have not exited, as far as the node has reported.
     pub(super) workers: BTreeSet<WorkerId>,
+    /// What the node has reported while its rows are still being read in the store, in order.
+    pub(super) inbox: VecDeque<Reported>,
+    /// Whether its rows are being read.
+    pub(super) is_fetching: bool,
+    /// Why nothing more comes from the node. What is in the inbox still counts.
+    pub(super) is_gone: Option<String>,
+}
+
+/// What a node has reported.
+#[derive(Debug)]
+pub(super) struct Reported {
+    pub(super) reports: Vec<NodeReport>,
+    /// The rows and files that the reports speak of, if these are in the job's store.
+    pub(super) pack: Option<StoredPack>,
 }
 
 impl RemoteNode {
@@ -58,6 +74,9 @@ impl RemoteNode {
             name: String::new(),
             may_lead: None,
             workers: BTreeSet::new(),
+            inbox: VecDeque::new(),
+            is_fetching: false,
+            is_gone: None,
         }
     }
 
@@ -65,8 +84,13 @@ impl RemoteNode {
     pub(super) fn number(&self) -> Option<NodeId> {
         match self.stage {
             NodeStage::Prepares(number) | NodeStage::Works(number) => Some(number),
-            NodeStage::New | NodeStage::Dismissed => None,
+            NodeStage::New | NodeStage::Waits | NodeStage::Dismissed => None,
         }
+    }
+
+    /// Whether the leader still has to read what the node has reported.
+    pub(super) fn has_unread(&self) -> bool {
+        self.is_fetching || !self.inbox.is_empty()
     }
 
     /// Whether the node runs workers.
@@ -76,7 +100,7 @@ impl RemoteNode {
 
     /// Whether the node can run mini-batches until the job's end.
     pub(super) fn is_useful(&self) -> bool {
-        self.works() && self.ended.is_none() && !self.is_hopeless
+        self.works() && self.ended.is_none() && !self.is_hopeless && self.is_gone.is_none()
     }
 
     /// Notes which workers the node has, and whether it has ended them.

@@ -1,23 +1,24 @@
 //! The nodes of a job on other machines, as the job's leader sees them.
 
+mod reading;
+
 use super::lead_news::LeadAnnouncer;
 use super::leader_identity::LeaderIdentity;
 use super::logs::copy_logs;
-use super::proof::take_number;
+use super::pack::have_results;
 use super::remote_node::{NodeStage, RemoteNode};
-use super::reports::is_allowed;
 use super::signed_job::differing_settings;
+use super::store_work::StoreWork;
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, OFFERS, Packet, PacketError, ToNode,
     decode_message, messages_of, publish, to_leader,
 };
 use crate::engine::RemoteWork;
-use crate::model::{
-    MiniBatchId, NodeId, TableFormat, WorkerId, is_random_name, printable, random_name,
-};
+use crate::model::{MiniBatchId, NodeId, TableFormat, WorkerId, is_random_name, printable};
 use crate::protocol::{NodeReport, NodeReports, Order, WorkersEnd};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How often the leader looks whether nodes are silent.
@@ -39,6 +40,8 @@ const NOTICE_AFTER: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long the end of the job waits for its last messages to leave.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// The longest name of an incarnation, in bytes: that of a key.
+const MAX_INCARNATION: usize = 64;
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
 
@@ -47,6 +50,7 @@ const MAX_LINKS: usize = 4096;
 pub(crate) struct RemoteNodes {
     bus: Bus,
     work: RemoteWork,
+    store: StoreWork,
     announcer: LeadAnnouncer,
     /// The log tree of the job directory.
     logs: PathBuf,
@@ -78,6 +82,8 @@ pub(crate) struct RemoteNodes {
     /// that have ended are still there.
     lost_one_at_end: bool,
     is_over: bool,
+    /// Closed when the rows of nodes are removed from the store, at the job's end.
+    removing: Option<mpsc::Receiver<()>>,
 }
 
 impl RemoteNodes {
@@ -97,6 +103,7 @@ impl RemoteNodes {
         Ok(Self {
             bus,
             announcer,
+            store: StoreWork::new(&work),
             work,
             logs,
             leader,
@@ -115,6 +122,7 @@ impl RemoteNodes {
             notice_at: Some(NOTICE_AFTER),
             lost_one_at_end: false,
             is_over: false,
+            removing: None,
         })
     }
 
@@ -123,6 +131,7 @@ impl RemoteNodes {
         self.epoch = epoch;
         self.announcer.begin(epoch);
         self.start = Instant::now();
+        let _ = self.store.remove_rows(epoch, false);
         self.keep_up();
     }
 
@@ -139,6 +148,7 @@ impl RemoteNodes {
             let due = (self.start + self.next_deadline()).into();
             tokio::select! {
                 biased;
+                result = self.store.next() => self.on_stored(result),
                 message = self.bus.next() => self.receive(&message),
                 () = tokio::time::sleep_until(due) => self.keep_up(),
             }
@@ -148,8 +158,12 @@ impl RemoteNodes {
     /// What nodes have already reported, if there is something.
     pub(crate) fn next_queued(&mut self) -> Option<NodeReports> {
         while self.pending.is_empty() {
-            let message = self.bus.try_next()?;
-            self.receive(&message);
+            if let Some(result) = self.store.try_next() {
+                self.on_stored(result);
+            } else {
+                let message = self.bus.try_next()?;
+                self.receive(&message);
+            }
         }
         self.pending.pop_front()
     }
@@ -169,6 +183,9 @@ impl RemoteNodes {
             self.deaf_until = now;
         }
         let is_silent = |node: &RemoteNode| {
+            if node.is_gone.is_some() {
+                return false;
+            }
             // A node that shall end at once need not be waited for while the leader can hear nothing.
             let is_useless = node.ended == Some(WorkersEnd::AtOnce);
             let deaf_until = if is_useless { Duration::ZERO } else { self.deaf_until };
@@ -212,9 +229,11 @@ impl RemoteNodes {
     fn members(&self) -> usize {
         let now = self.now();
         let counts = |node: &&RemoteNode| match node.stage {
-            NodeStage::Works(_) if node.is_hopeless => false,
+            NodeStage::Works(_) if node.is_hopeless || node.is_gone.is_some() => false,
             NodeStage::Works(_) => !(node.ended.is_some() && self.lost_one_at_end),
-            NodeStage::Prepares(_) => now.saturating_sub(node.since) < PREPARES_WITHIN,
+            NodeStage::Waits | NodeStage::Prepares(_) => {
+                now.saturating_sub(node.since) < PREPARES_WITHIN
+            }
             NodeStage::New | NodeStage::Dismissed => false,
         };
         self.nodes.values().filter(counts).count()
@@ -260,8 +279,8 @@ impl RemoteNodes {
             NodeId::ONLY,
             format!(
                 "{found}{why}: a machine takes part while `sandmill node` runs on it with the same --broker, and \
-                 if it has the folder {}; {}",
-                self.work.folder.root().display(),
+                 if it has the job store {}; {}",
+                self.work.store,
                 self.leader.signer_advice()
             ),
         );
@@ -280,6 +299,9 @@ impl RemoteNodes {
         let Some(node) = self.nodes.get_mut(incarnation) else {
             return self.receive_from_stranger(incarnation, &message.payload);
         };
+        if node.is_gone.is_some() {
+            return;
+        }
         match node.channel.open(&message.payload) {
             Ok(Packet::Frame(frame)) => self.on_frame(incarnation, frame),
             Ok(Packet::Gone) => self.lose(incarnation, "its process has ended"),
@@ -290,6 +312,11 @@ impl RemoteNodes {
 
     /// Begins a link with an agent, or tells it that the leader does not count on it.
     fn receive_from_stranger(&mut self, incarnation: &str, payload: &[u8]) {
+        // The names of objects in the store contain it.
+        let is_name = |byte: u8| byte.is_ascii_hexdigit();
+        if incarnation.len() > MAX_INCARNATION || !incarnation.bytes().all(is_name) {
+            return;
+        }
         let Some(mut channel) = self.leader.channel(incarnation) else { return };
         let Ok(Packet::Frame(frame)) = channel.open(payload) else { return };
         if self.is_over || !frame.is_first() || self.nodes.len() >= MAX_LINKS {
@@ -328,14 +355,15 @@ impl RemoteNodes {
                 self.decline(incarnation, &printable(&reason));
             }
             (Ok(FromNode::Reports(reports)), NodeStage::Works(node)) => {
-                if reports.iter().all(|report| is_allowed(report, node)) {
-                    if let Some(node) = self.nodes.get_mut(incarnation) {
-                        node.observe(&reports);
-                    }
-                    self.pending.push_back(NodeReports { node, reports });
-                } else {
-                    self.lose(incarnation, "it reported what it cannot know");
+                if self.store.has_rows() && have_results(&reports) {
+                    return self.lose(incarnation, "it reported rows without storing them");
                 }
+                self.on_reports(incarnation, node, reports, None);
+            }
+            (Ok(FromNode::Stored(reports, pack)), NodeStage::Works(node))
+                if self.store.has_rows() =>
+            {
+                self.on_reports(incarnation, node, reports, Some(pack));
             }
             (Ok(FromNode::Leaving(reason)), _) => self.lose(incarnation, &printable(&reason)),
             // It may have sent this before it learned that it takes no part.
@@ -358,24 +386,16 @@ impl RemoteNodes {
         } else {
             Some(ToNode::NotNeeded)
         };
-        let proof = random_name();
         let now = self.now();
-        let number = match refusal {
-            Some(refusal) => Err(refusal),
-            None => take_number(&self.work.folder, self.next_number, &proof).map_err(|error| {
-                ToNode::Refused(format!("the leader cannot write to the job's store: {error}"))
-            }),
-        };
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         node.name = printable(name).chars().take(200).collect();
-        match number {
-            Ok(number) => {
-                self.next_number = number.0 + 1;
-                node.stage = NodeStage::Prepares(number);
+        match refusal {
+            Some(refusal) => node.dismiss(&refusal),
+            None => {
+                node.stage = NodeStage::Waits;
                 node.since = now;
-                node.send(&ToNode::Accepted(self.leader.job_for(&self.work, number, proof)));
+                self.store.take_number(incarnation, self.next_number);
             }
-            Err(refusal) => node.dismiss(&refusal),
         }
     }
 
@@ -435,8 +455,12 @@ impl RemoteNodes {
         }
     }
 
-    /// Gives up a node: nothing that it still sends counts.
+    /// Gives up a node: nothing that it still sends counts. What it has stored and reported before counts.
     fn lose(&mut self, incarnation: &str, why: &str) {
+        if let Some(node) = self.nodes.get_mut(incarnation).filter(|node| node.has_unread()) {
+            node.is_gone.get_or_insert_with(|| why.to_owned());
+            return;
+        }
         let Some(node) = self.nodes.remove(incarnation) else { return };
         node.channel.publish(&self.bus, &Packet::Gone);
         let NodeStage::Works(number) = node.stage else { return };
@@ -466,6 +490,9 @@ impl RemoteNodes {
 
     /// Notifies a worker's node that the rows of an attempt are in the output.
     pub(crate) fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+        if self.store.has_rows() {
+            return self.store.reclaim(worker, id, attempt);
+        }
         if let Some(node) = working_node(&mut self.nodes, worker.node()) {
             node.send(&ToNode::Reclaimable { worker, id, attempt });
         }
@@ -513,10 +540,16 @@ impl RemoteNodes {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.bus.flush(FLUSH_WITHIN);
+        self.removing = self.store.remove_rows(self.epoch, true);
     }
 
     /// Copies the nodes' logs into the log tree. Call this at the job's end.
     pub(crate) fn collect_logs(&mut self) {
+        if self.store.has_rows() {
+            // The logs of nodes are here already. Rows that stay in the store are removed by the next leader.
+            let _ = self.removing.take().map(|removing| removing.recv_timeout(FAREWELL));
+            return;
+        }
         if let Err(error) = copy_logs(&self.work.folder.logs(), &self.logs) {
             self.notice(NodeId::ONLY, format!("the logs of the nodes cannot be copied: {error}"));
         }

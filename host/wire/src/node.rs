@@ -53,6 +53,8 @@ pub enum FromNode {
 pub struct PrepareRequest {
     /// The job directory, with symbolic links resolved. It may not exist yet.
     pub job_dir: PathBuf,
+    /// Whether the operator of the machine has chosen the job directory. Then the policy need not allow it.
+    pub is_own_dir: bool,
     /// The output folder that the job names, with symbolic links resolved. It may not exist yet.
     pub output: Option<PathBuf>,
     /// The folder of commit logs, with symbolic links resolved.

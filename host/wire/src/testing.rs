@@ -49,6 +49,7 @@ impl PrepareRequest {
     pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
         Self {
             job_dir: job_dir.into(),
+            is_own_dir: false,
             output: None,
             parent: None,
             job_store: None,

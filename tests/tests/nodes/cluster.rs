@@ -18,6 +18,8 @@ pub(crate) struct Cluster {
     /// The broker's address for leaders, and that for agents.
     urls: [String; 2],
     agents: Vec<Agent>,
+    /// More environment variables of agents.
+    environment: Vec<(String, String)>,
     /// The folder of the agents' logs and settings.
     folder: TempDir,
 }
@@ -42,17 +44,34 @@ impl Cluster {
 
     /// A broker without agents. `urls`: its address for leaders, and that for agents.
     pub(crate) fn with_logins(broker: Broker, urls: [String; 2]) -> Self {
-        Self { broker, urls, agents: Vec::new(), folder: tempfile::tempdir().unwrap() }
+        let folder = tempfile::tempdir().unwrap();
+        Self { broker, urls, agents: Vec::new(), environment: Vec::new(), folder }
+    }
+
+    /// As [`new`](Self::new), with agents that have these environment variables, too.
+    pub(crate) fn with_environment(environment: Vec<(String, String)>) -> Self {
+        Self { environment, ..Self::new() }
     }
 
     /// Starts an agent that logs in as this user.
     pub(crate) fn agent_as(&self, user: &str, number: usize) -> Agent {
-        Agent::start(&self.broker.url_for(user, "..."), self.folder.path(), number, &[])
+        let url = self.broker.url_for(user, "...");
+        Agent::start(&url, self.folder.path(), number, (&[], &self.environment))
     }
 
     /// Starts an agent with more options, which is none of those that the cluster counts.
     pub(crate) fn other_agent(&self, number: usize, options: &[&str]) -> Agent {
-        Agent::start(&self.urls[1], self.folder.path(), number, options)
+        self.agent_with(number, options, &self.environment)
+    }
+
+    /// As [`other_agent`](Self::other_agent), with these environment variables.
+    pub(crate) fn agent_with(
+        &self,
+        number: usize,
+        options: &[&str],
+        environment: &[(String, String)],
+    ) -> Agent {
+        Agent::start(&self.urls[1], self.folder.path(), number, (options, environment))
     }
 
     /// Writes a file into the folder of the agents' settings. Only its owner can read it. Returns its path.
@@ -147,12 +166,18 @@ pub(crate) fn client_at(url: String) -> Bus {
 }
 
 impl Agent {
-    fn start(url: &str, folder: &Path, number: usize, options: &[&str]) -> Self {
+    fn start(
+        url: &str,
+        folder: &Path,
+        number: usize,
+        (options, environment): (&[&str], &[(String, String)]),
+    ) -> Self {
         let name = format!("machine-{number}");
         let log = folder.join(format!("{name}.log"));
         let child = Command::new(sandmill())
             .args(["node", "--broker", url, "--name", &name])
             .args(options)
+            .envs(environment.iter().map(|(name, value)| (name, value)))
             // Not the job's folder: an agent knows only what the leader names.
             .current_dir("/")
             .env("SANDMILL_CACHE_DIR", root().join("target/test-cache"))

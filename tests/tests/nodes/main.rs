@@ -15,4 +15,5 @@ mod proxy;
 mod roles;
 mod several;
 mod signers;
+mod stored;
 mod twins;

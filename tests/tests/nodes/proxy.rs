@@ -39,6 +39,16 @@ impl Proxy {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
+    /// The port for clients.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Passes new connections on again, after `cut`.
+    pub(crate) fn mend(&self) {
+        *self.streams.lock().unwrap() = Some(Vec::new());
+    }
+
     /// Ends all connections, and passes no others on.
     pub(crate) fn cut(&self) {
         let streams = self.streams.lock().unwrap().take();

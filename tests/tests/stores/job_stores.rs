@@ -24,17 +24,10 @@ pub(crate) fn run_on(job: TestJob, machine: &str, options: &[&str]) -> Ran {
     job.command(&[&["run", "job.yaml", "--job-dir", machine], options].concat())
 }
 
-/// The names of the objects of a bucket that begin with a prefix.
-pub(crate) fn names(moto: &Server, bucket: &str, prefix: &str) -> Vec<String> {
-    let listed = moto.get(&format!("/{bucket}?list-type=2&prefix={prefix}"));
-    let names = listed.split("<Key>").skip(1);
-    names.filter_map(|rest| Some(rest.split_once("</Key>")?.0.to_owned())).collect()
-}
-
 /// Fails if the results do not have each row and each file once, or have anything else.
 #[track_caller]
 fn assert_complete(moto: &Server, bucket: &str, has_rows: bool, ran: &Ran) {
-    let found = names(moto, bucket, "results/");
+    let found = moto.names(bucket, "results/");
     let is_rows = |name: &&String| name.starts_with("results/parallel_run_step");
     let text: String =
         found.iter().filter(is_rows).map(|name| moto.get(&format!("/{bucket}/{name}"))).collect();
@@ -48,7 +41,7 @@ fn assert_complete(moto: &Server, bucket: &str, has_rows: bool, ran: &Ran) {
         assert!(found.contains(&format!("results/batches/{number}.txt")), "{found:?}\n{ran}");
     }
     assert_eq!(found.iter().filter(|name| !is_rows(name)).count(), 12, "{found:?}\n{ran}");
-    let copies = names(moto, bucket, "jobs/").into_iter();
+    let copies = moto.names(bucket, "jobs/").into_iter();
     let copies = copies.filter(|name| name.contains("/saved/") || name.contains("/alive/"));
     assert_eq!(copies.collect::<Vec<_>>(), [""; 0], "{ran}");
 }
@@ -91,7 +84,7 @@ fn lost_copies_cost_only_time() {
     assert_eq!(ran.code, -9, "{ran}");
     fs::remove_dir_all(ran.dir().join("first")).unwrap();
     let copies: Vec<_> =
-        names(&moto, "box", "jobs/").into_iter().filter(|name| name.contains("/saved/")).collect();
+        moto.names("box", "jobs/").into_iter().filter(|name| name.contains("/saved/")).collect();
     moto.delete(&format!("/box/{}", copies[0]));
     let ran = run_on(ran.into_job().env(FAIL_POINT, ""), "second", &[]);
     ran.exits_with(0);
@@ -115,7 +108,7 @@ fn a_table_is_made_again_from_copies_of_its_rows() {
     };
     let result = |bucket: &str, ran: &Ran| {
         ran.exits_with(0);
-        let found = names(&moto, bucket, "results/");
+        let found = moto.names(bucket, "results/");
         assert_eq!(found.len(), 1, "{found:?}\n{ran}");
         moto.get(&format!("/{bucket}/{}", found[0]))
     };
@@ -135,7 +128,7 @@ fn begun(moto: &Server, bucket: &str) -> Running {
     });
     let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "first"]);
     running.until("something is committed", |_| {
-        names(moto, bucket, "jobs/").iter().any(|name| name.contains("/saved/"))
+        moto.names(bucket, "jobs/").iter().any(|name| name.contains("/saved/"))
     });
     running
 }
@@ -154,7 +147,7 @@ fn a_paused_leader_is_replaced() {
     let beside = |options: &[&str]| {
         let mut command = std::process::Command::new(sandmill_tests::sandmill());
         command.args(["run", "job.yaml", "--job-dir", "second"]).args(options);
-        command.current_dir(running.dir()).envs(moto.variables());
+        command.current_dir(running.dir()).envs(Server::variables(moto.port));
         command.env("SANDMILL_CACHE_DIR", sandmill_tests::root().join("target/test-cache"));
         command.output().unwrap()
     };

@@ -1,7 +1,7 @@
 //! Commands on another machine, for jobs whose `job_store` is in a store: `status`, `logs`, `explain`, `metrics`,
 //! `jobs`, `cancel` and `clean`.
 
-use crate::job_stores::{names, run_on};
+use crate::job_stores::run_on;
 use insta::assert_snapshot;
 use sandmill_tests::{Elsewhere, Server, TestJob, texts};
 use std::fs;
@@ -60,7 +60,7 @@ fn a_job_is_seen_and_removed_from_another_machine() {
     1 job
     ");
     // Only the record stays that keeps a leader of the removed run from committing anything.
-    let left = names(&moto, "box", "jobs/");
+    let left = moto.names("box", "jobs/");
     assert!(left.len() == 1 && left[0].contains("/log/0000"), "{left:?}");
     assert_eq!(other.run(&["jobs"]).stderr, "no such job in s3://box/jobs\n");
     fs::remove_dir_all(dir.join("first")).unwrap();

@@ -103,12 +103,12 @@ fn all_nodes_of_a_cluster_are_one_node() {
 
 #[test]
 fn a_job_with_a_broker_needs_a_job_store() {
-    insta::assert_snapshot!(errors_with_broker(LEAST, &[]), @"job.yaml: job_store: missing; with a broker, a job needs it: set job_store to the path of a folder that all machines share");
-    insta::assert_snapshot!(errors_with_broker(&format!("{LEAST}node_count: 2\n"), &[]), @"job.yaml:3: node_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share");
-    insta::assert_snapshot!(errors_with_broker(LEAST, &[("node_count", "2")]), @"--set node_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share");
-    insta::assert_snapshot!(errors_with_broker(SAVED, &[]), @"job.yaml:3: node_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share");
+    insta::assert_snapshot!(errors_with_broker(LEAST, &[]), @"job.yaml: job_store: missing; with a broker, a job needs it: set job_store to the path of a folder that all machines share, or to an address in a store");
+    insta::assert_snapshot!(errors_with_broker(&format!("{LEAST}node_count: 2\n"), &[]), @"job.yaml:3: node_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share, or to an address in a store");
+    insta::assert_snapshot!(errors_with_broker(LEAST, &[("node_count", "2")]), @"--set node_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share, or to an address in a store");
+    insta::assert_snapshot!(errors_with_broker(SAVED, &[]), @"job.yaml:3: node_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share, or to an address in a store");
     let version_2 = format!("{}resources: {{instance_count: 3}}\n", version2::LEAST);
-    insta::assert_snapshot!(errors_with_broker(&version_2, &[]), @"job.yaml:6: resources.instance_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share");
+    insta::assert_snapshot!(errors_with_broker(&version_2, &[]), @"job.yaml:6: resources.instance_count: with a broker, a job needs job_store: set job_store to the path of a folder that all machines share, or to an address in a store");
     // A wrong job store has an error of its own.
     insta::assert_snapshot!(errors_with_broker(&format!("{LEAST}output: results\njob_store: []\n"), &[]), @"job.yaml:4: job_store: found a list; expected a path to a folder, or an address in a store");
 }
@@ -131,16 +131,18 @@ models:
     assert!(SpecFixture::new().load(format!("{stored}{results}"), &[]).is_ok());
     let with = |text: &str| errors_with_broker(&format!("{stored}{text}"), &[]);
     insta::assert_snapshot!(with(results), @"
-    job.yaml: job_store: missing; with a broker, a job needs it: set job_store to the path of a folder that all machines share
+    job.yaml: job_store: missing; with a broker, a job needs it: set job_store to the path of a folder that all machines share, or to an address in a store
     job.yaml:4: inputs.images.path: found s3://bucket/images/*.csv; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
     job.yaml:5: inputs.more.path: found https://example.org/a.csv; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
     job.yaml:6: inputs.nightly.path: found datastore://nightly/a.csv; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
     job.yaml:8: side_inputs.labels.path: found az://container/labels; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
     job.yaml:11: models.digits.path: found gs://bucket/digits.onnx; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
-    job.yaml:12: output: found s3://bucket/results; results in a store are not yet possible with a broker: name a folder that all machines share
+    job.yaml:12: output: found s3://bucket/results; with a broker, results can go to a store only if job_store is in a store, too (e.g. s3://bucket/jobs): name a folder that all machines share, or two addresses
     ");
-    insta::assert_snapshot!(errors_with_broker(SHARED, &[("output", "s3://bucket/results")]), @"--set output: found s3://bucket/results; results in a store are not yet possible with a broker: name a folder that all machines share");
+    insta::assert_snapshot!(errors_with_broker(SHARED, &[("output", "s3://bucket/results")]), @"--set output: found s3://bucket/results; with a broker, results can go to a store only if job_store is in a store, too (e.g. s3://bucket/jobs): name a folder that all machines share, or two addresses");
     insta::assert_snapshot!(errors_with_broker(SHARED, &[("inputs.images", "s3://bucket/images")]), @"--set inputs.images: inputs.images.path: found s3://bucket/images; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder");
+    let both = [("output", "s3://bucket/results"), ("job_store", "s3://bucket/jobs")];
+    assert!(SpecFixture::new().load_with_broker(SHARED, &both).is_ok());
     // A job without data does not read its inputs.
     let void = [("inputs.images", "s3://bucket/images"), ("rank_mini_batch_count", "3")];
     assert!(SpecFixture::new().load_with_broker(SHARED, &void).is_ok());

@@ -1,0 +1,103 @@
+//! The order in which the leader passes on what nodes report, if it must first read their rows in the job's store.
+
+use super::super::remote_node::{NodeStage, RemoteNode, Reported};
+use super::super::reports::is_allowed;
+use super::super::store_work::{FetchError, StoreOutcome, StoreResult};
+use super::RemoteNodes;
+use crate::bus::{StoredPack, ToNode};
+use crate::model::NodeId;
+use crate::protocol::{NodeReport, NodeReports};
+
+impl RemoteNodes {
+    /// Asks a node that has a number now to prepare the job.
+    fn on_number(&mut self, incarnation: &str, number: Result<NodeId, String>, proof: String) {
+        let now = self.now();
+        if let Ok(number) = number {
+            self.next_number = self.next_number.max(number.0 + 1);
+        }
+        let is_waiting = |node: &&mut RemoteNode| node.stage == NodeStage::Waits;
+        let Some(node) = self.nodes.get_mut(incarnation).filter(is_waiting) else { return };
+        match number {
+            Ok(number) => {
+                node.stage = NodeStage::Prepares(number);
+                node.since = now;
+                node.send(&ToNode::Accepted(self.leader.job_for(&self.work, number, proof)));
+            }
+            Err(error) => {
+                let reason = format!("the leader cannot write to the job's store: {error}");
+                node.dismiss(&ToNode::Refused(reason));
+            }
+        }
+    }
+
+    /// Takes reports of a node, in their order.
+    pub(super) fn on_reports(
+        &mut self,
+        incarnation: &str,
+        number: NodeId,
+        reports: Vec<NodeReport>,
+        pack: Option<StoredPack>,
+    ) {
+        if !reports.iter().all(|report| is_allowed(report, number)) {
+            return self.lose(incarnation, "it reported what it cannot know");
+        }
+        if let Some(node) = self.nodes.get_mut(incarnation) {
+            node.inbox.push_back(Reported { reports, pack });
+        }
+        self.read_inbox(incarnation);
+    }
+
+    /// Passes on what a node has reported, until rows must be read in the store.
+    fn read_inbox(&mut self, incarnation: &str) {
+        let epoch = self.epoch;
+        while let Some(node) = self.nodes.get_mut(incarnation).filter(|node| !node.is_fetching) {
+            let (Some(Reported { reports, pack }), Some(number)) =
+                (node.inbox.pop_front(), node.number())
+            else {
+                if let Some(why) = node.is_gone.take() {
+                    self.lose(incarnation, &why);
+                }
+                return;
+            };
+            match pack {
+                Some(pack) => {
+                    node.is_fetching = true;
+                    self.store.fetch(incarnation, (number, epoch), reports, pack);
+                }
+                None => {
+                    node.observe(&reports);
+                    self.pending.push_back(NodeReports { node: number, reports });
+                }
+            }
+        }
+    }
+
+    pub(super) fn on_stored(&mut self, result: StoreResult) {
+        let StoreResult { incarnation, outcome } = result;
+        match outcome {
+            StoreOutcome::Number(number, proof) => self.on_number(&incarnation, number, proof),
+            StoreOutcome::Fetched(fetched) => self.on_fetched(&incarnation, fetched),
+        }
+        self.flush_links();
+    }
+
+    fn on_fetched(&mut self, incarnation: &str, fetched: Result<Vec<NodeReport>, FetchError>) {
+        let Some(node) = self.nodes.get_mut(incarnation) else { return };
+        node.is_fetching = false;
+        match fetched {
+            Ok(reports) => {
+                node.inbox.push_front(Reported { reports, pack: None });
+                self.read_inbox(incarnation);
+            }
+            Err(error) => {
+                node.inbox.clear();
+                let text = error.to_string();
+                if matches!(error, FetchError::Disk(_)) {
+                    let reports = vec![NodeReport::NoSpace(text.clone())];
+                    self.pending.push_back(NodeReports { node: NodeId::ONLY, reports });
+                }
+                self.lose(incarnation, &text);
+            }
+        }
+    }
+}

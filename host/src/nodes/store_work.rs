@@ -1,0 +1,267 @@
+//! What a leader does in the job's store for its nodes, on threads of its own: a store that is slow must not hold up the
+//! leader. It gives out numbers of nodes, and reads the rows and files that nodes have put there.
+
+use super::pack::OBJECT_BYTES;
+use super::proof::take_number;
+use super::row_mirror::{MirrorError, RowMirror};
+use super::upload::{object_name, rows_folder};
+use crate::bus::StoredPack;
+use crate::engine::{LogStore, RemoteWork, remove_stored_rows};
+use crate::model::{MiniBatchId, NodeId, WorkerId, random_name};
+use crate::opening::at_its_path;
+use crate::protocol::NodeReport;
+use rustix::fs::{Mode, OFlags};
+use sha2::{Digest, Sha256};
+use std::fs::{self, File};
+use std::io::{self, Cursor, Read, Seek, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// A store that fails for this long costs the node whose rows cannot be read.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// A store that fails for this long gives out no number.
+const NUMBER_PATIENCE: Duration = Duration::from_secs(20);
+/// The pause between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What was done in the store.
+#[derive(Debug)]
+pub(super) struct StoreResult {
+    /// The incarnation of the node for which it was done.
+    pub(super) incarnation: String,
+    pub(super) outcome: StoreOutcome,
+}
+
+/// How it ended. The texts of errors are for users.
+#[derive(Debug)]
+pub(super) enum StoreOutcome {
+    /// The node has this number. The text is the proof in its object.
+    Number(Result<NodeId, String>, String),
+    /// The rows and files of these reports are in the leader's job directory.
+    Fetched(Result<Vec<NodeReport>, FetchError>),
+}
+
+/// Why the rows and files of reports are not on this machine.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    /// The store does not have what the node reported.
+    #[error("its rows are not in the job's store as it reported them: {0}")]
+    Wrong(String),
+    /// The store failed for too long.
+    #[error("its rows cannot be read in the job's store: {0}")]
+    Store(io::Error),
+    /// The disk of this machine failed.
+    #[error("{0}")]
+    Disk(String),
+}
+
+/// The leader's part of the store.
+#[derive(Debug)]
+pub(super) struct StoreWork {
+    shared: Arc<Shared>,
+    sender: UnboundedSender<StoreResult>,
+    results: UnboundedReceiver<StoreResult>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    objects: Arc<dyn LogStore>,
+    run: String,
+    /// The folder for what is being read.
+    temporary: PathBuf,
+    /// `None` if nodes write to a folder that all machines share.
+    mirror: Option<RowMirror>,
+}
+
+impl StoreWork {
+    pub(super) fn new(work: &RemoteWork) -> Self {
+        let mirror = || RowMirror::new(work.folder.clone(), work.keeps_rows);
+        let (sender, results) = unbounded_channel();
+        let shared = Shared {
+            objects: work.objects.clone(),
+            run: work.run.clone(),
+            temporary: work.folder.work(),
+            mirror: (!work.is_folder_shared).then(mirror),
+        };
+        Self { shared: Arc::new(shared), sender, results }
+    }
+
+    /// Whether the rows of nodes are objects of the store.
+    pub(super) fn has_rows(&self) -> bool {
+        self.shared.mirror.is_some()
+    }
+
+    /// Waits for the next result. The future can be dropped while it waits.
+    pub(super) async fn next(&mut self) -> StoreResult {
+        match self.results.recv().await {
+            Some(result) => result,
+            // This value has a sender, too.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// The next result, if there is one.
+    pub(super) fn try_next(&mut self) -> Option<StoreResult> {
+        self.results.try_recv().ok()
+    }
+
+    /// Takes the lowest number from `from` on that no node has had.
+    pub(super) fn take_number(&self, incarnation: &str, from: u32) {
+        self.spawn(incarnation, move |shared| {
+            let proof = random_name();
+            let begun = Instant::now();
+            loop {
+                match take_number(&*shared.objects, &shared.run, from, &proof) {
+                    Err(_) if begun.elapsed() < NUMBER_PATIENCE => thread::sleep(PAUSE),
+                    number => {
+                        let number = number.map_err(|error| error.to_string());
+                        return StoreOutcome::Number(number, proof);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Reads the rows and files of reports.
+    pub(super) fn fetch(
+        &self,
+        incarnation: &str,
+        (node, epoch): (NodeId, u64),
+        reports: Vec<NodeReport>,
+        pack: StoredPack,
+    ) {
+        let folder = rows_folder(&self.shared.run, epoch, incarnation);
+        self.spawn(incarnation, move |shared| {
+            StoreOutcome::Fetched(shared.fetch(node, &folder, reports, &pack))
+        });
+    }
+
+    fn spawn(
+        &self,
+        incarnation: &str,
+        work: impl FnOnce(&Shared) -> StoreOutcome + Send + 'static,
+    ) {
+        let incarnation = incarnation.to_owned();
+        let (shared, sender) = (self.shared.clone(), self.sender.clone());
+        let run = move || {
+            let outcome = work(&shared);
+            // If this fails, the job has ended.
+            let _ = sender.send(StoreResult { incarnation, outcome });
+        };
+        // Without a thread, the node gets no answer, and is given up when it leaves.
+        let _ = thread::Builder::new().name("store-work".to_owned()).spawn(run);
+    }
+
+    /// Notes that the rows of this attempt, and of all attempts that its worker reported before, are in the output.
+    pub(super) fn reclaim(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
+        if let Some(mirror) = &self.shared.mirror {
+            mirror.reclaim(worker, id, attempt);
+        }
+    }
+
+    /// Removes what nodes of earlier leaders have left, and with `all`, also what those of this leader have left. Does not
+    /// wait: the result is closed when that is done.
+    pub(super) fn remove_rows(&self, epoch: u64, all: bool) -> Option<mpsc::Receiver<()>> {
+        self.shared.mirror.as_ref()?;
+        let shared = self.shared.clone();
+        let thread = thread::Builder::new().name("store-work".to_owned());
+        let of_earlier = move |node: &str| {
+            let found = node.split('-').next().and_then(|epoch| epoch.parse::<u64>().ok());
+            found.is_some_and(|found| found < epoch || (all && found == epoch))
+        };
+        let (removing, removed) = mpsc::channel();
+        let remove = move || {
+            let _removing: mpsc::Sender<()> = removing;
+            // Objects that stay do no harm.
+            let _ = remove_stored_rows(&*shared.objects, &shared.run, &of_earlier);
+        };
+        thread.spawn(remove).ok().map(|_| removed)
+    }
+}
+
+impl Shared {
+    fn fetch(
+        &self,
+        node: NodeId,
+        folder: &str,
+        mut reports: Vec<NodeReport>,
+        pack: &StoredPack,
+    ) -> Result<Vec<NodeReport>, FetchError> {
+        let Some(mirror) = &self.mirror else { return Ok(reports) };
+        let mut bytes = self.read(folder, pack)?;
+        mirror.take_over(node, &mut reports, &mut *bytes).map_err(|error| match error {
+            MirrorError::Wrong(text) => FetchError::Wrong(text),
+            error @ (MirrorError::Disk { .. } | MirrorError::Part(_)) => {
+                FetchError::Disk(error.to_string())
+            }
+        })?;
+        // From now on, the rows are on this machine. Objects that stay are removed later.
+        for object in 0..pack.objects {
+            let _ = self.objects.remove(&object_name(folder, pack.number, object));
+        }
+        Ok(reports)
+    }
+
+    /// The bytes of a pack. Their length and digest are those that the node reported.
+    fn read(&self, folder: &str, pack: &StoredPack) -> Result<Box<dyn Read>, FetchError> {
+        let object_bytes = OBJECT_BYTES as u64;
+        if u64::from(pack.objects) != pack.bytes.div_ceil(object_bytes) {
+            return Err(FetchError::Wrong("its length is impossible".to_owned()));
+        }
+        let mut digest = Sha256::new();
+        let mut left = pack.bytes;
+        let mut rest = if pack.objects > 1 { Some(self.temporary_file()?) } else { None };
+        let mut whole = Vec::new();
+        for object in 0..pack.objects {
+            let name = object_name(folder, pack.number, object);
+            let bytes = self.read_object(&name)?;
+            let bytes = bytes.filter(|bytes| bytes.len() as u64 == left.min(object_bytes));
+            let bytes = bytes.ok_or_else(|| {
+                FetchError::Wrong(format!("{name} is missing or has another length"))
+            })?;
+            left -= bytes.len() as u64;
+            digest.update(&bytes);
+            match &mut rest {
+                None => whole = bytes,
+                Some(file) => file.write_all(&bytes).map_err(|error| self.disk(&error))?,
+            }
+        }
+        if <[u8; 32]>::from(digest.finalize()) != pack.sha256 {
+            return Err(FetchError::Wrong("its content is not that of the report".to_owned()));
+        }
+        match rest {
+            None => Ok(Box::new(Cursor::new(whole))),
+            Some(mut file) => {
+                file.rewind().map_err(|error| self.disk(&error))?;
+                Ok(Box::new(io::BufReader::new(file)))
+            }
+        }
+    }
+
+    fn read_object(&self, name: &str) -> Result<Option<Vec<u8>>, FetchError> {
+        let begun = Instant::now();
+        loop {
+            match self.objects.read(name) {
+                Ok(found) => return Ok(found),
+                Err(error) if begun.elapsed() >= PATIENCE => return Err(FetchError::Store(error)),
+                Err(_) => thread::sleep(PAUSE),
+            }
+        }
+    }
+
+    /// A file without a name.
+    fn temporary_file(&self) -> Result<File, FetchError> {
+        let path = self.temporary.join(format!("fetched-{}", random_name()));
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL;
+        let file = at_its_path(&path, flags, Mode::RUSR | Mode::WUSR);
+        let file = file.and_then(|file| fs::remove_file(&path).map(|()| File::from(file)));
+        file.map_err(|error| self.disk(&error))
+    }
+
+    fn disk(&self, error: &io::Error) -> FetchError {
+        FetchError::Disk(format!("cannot write to {}: {error}", self.temporary.display()))
+    }
+}
