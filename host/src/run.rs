@@ -12,7 +12,9 @@ use crate::inference::NamedLibrary;
 use crate::load::host_name;
 use crate::model::{Address, JobDir, MiniBatchId, NodeId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
-use crate::nodes::{Assignment, LeadAnnouncer, LeaderIdentity, Leadership, RemoteNodes};
+use crate::nodes::{
+    Assignment, GrantedObjects, LeadAnnouncer, LeadKeeper, LeaderIdentity, Leadership, RemoteNodes,
+};
 use crate::protocol::node::{InspectReport, InspectRequest, PrepareRequest};
 use crate::protocol::{FromPlanner, NodeReport, NodeReports, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, JobStorePlace, OperatorPolicy};
@@ -30,6 +32,17 @@ pub use engine::run;
 /// If the policy does not allow the store, if the results could not be uploaded, or if the job was started over
 /// elsewhere since.
 pub fn upload_results(
+    spec: &JobSpec,
+    options: &Options,
+    output: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), PrepareError> {
+    let published = publish(spec, options, output, say);
+    options.lead_keeper.end();
+    published
+}
+
+fn publish(
     spec: &JobSpec,
     options: &Options,
     output: &Path,
@@ -110,6 +123,8 @@ pub struct Options {
     pub node_timeout: Duration,
     /// Whether an agent continues the job if this process is lost. For jobs with a `broker`.
     pub takeover: bool,
+    /// Tells agents that this process leads a job whose results it still writes to a store.
+    pub(crate) lead_keeper: LeadKeeper,
     /// Set if an agent started this process to lead the job.
     pub(crate) assignment: Option<Assignment>,
     /// What the operator of this machine allows jobs to do; by default everything. The job file must be
@@ -149,6 +164,7 @@ impl Options {
             signing_key: None,
             node_timeout: Self::NODE_TIMEOUT,
             takeover: true,
+            lead_keeper: LeadKeeper::default(),
             assignment: None,
             policy,
             command: Vec::new(),
@@ -258,6 +274,7 @@ fn prepare_in_turn(
                         "{leader} leads the job; waiting, to continue the job if that process is lost"
                     ));
                 }
+                engine::show_successor(spec, take_over);
                 has_waited = true;
             }
             prepared => {
@@ -281,6 +298,7 @@ fn prepare_now(
         signer: options.signer().cloned(),
         node_timeout: options.node_timeout,
         leadership: options.leadership(),
+        keeper: spec.upload.is_some().then(|| options.lead_keeper.clone()),
     };
     engine::prepare(spec, &options.leader(has_waited), machine, say)
 }
@@ -293,6 +311,8 @@ struct MachineForJob {
     signer: Option<SigningKey>,
     node_timeout: Duration,
     leadership: Leadership,
+    /// See [`JobHere::keeper`].
+    keeper: Option<LeadKeeper>,
 }
 
 impl NodeHandle for MachineForJob {
@@ -319,8 +339,8 @@ impl NodeHandle for MachineForJob {
         let options = self.options.clone();
         let (prepared, job) = node::prepare(self.spec, self.options, &ask, say)?;
         let logs = JobDir::new(ask.job_dir).logs();
-        let (signer, node_timeout) = (self.signer, self.node_timeout);
-        Ok((prepared, JobHere { job, options, buses, signer, logs, node_timeout }))
+        let Self { signer, node_timeout, keeper, .. } = self;
+        Ok((prepared, JobHere { job, options, buses, signer, logs, node_timeout, keeper }))
     }
 }
 
@@ -345,6 +365,9 @@ pub struct JobHere {
     /// The log tree of the job directory.
     logs: PathBuf,
     node_timeout: Duration,
+    /// What tells other machines that this one leads the job, until the results are in a store. `None` if they need not
+    /// go there.
+    keeper: Option<LeadKeeper>,
 }
 
 impl JobHere {
@@ -361,6 +384,8 @@ impl JobHere {
         let patience = self.node_timeout;
         let announcer = LeadAnnouncer::start(news, &work, leadership, patience);
         let announcer = announcer.map_err(|error| failed(BusError::Thread(error)))?;
+        let announcer = (announcer, self.keeper.take());
+        let work = (work, GrantedObjects::new(self.job.sources()));
         RemoteNodes::new(nodes, announcer, work, leader, self.logs.clone(), patience)
             .map_err(failed)
     }
@@ -512,15 +537,24 @@ impl RunningNode for RunningHere {
     }
 
     fn fetches_on_demand(&self) -> bool {
-        self.running.fetches_on_demand()
+        match &self.remote {
+            Some(remote) => remote.have_objects(),
+            None => self.running.fetches_on_demand(),
+        }
     }
 
     fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
-        self.running.request(id, files);
+        match &mut self.remote {
+            Some(remote) => remote.find_objects(id, files),
+            None => self.running.request(id, files),
+        }
     }
 
     fn release(&mut self, ids: &[MiniBatchId]) {
-        self.running.release(ids);
+        match &mut self.remote {
+            Some(remote) => remote.forget_objects(ids),
+            None => self.running.release(ids),
+        }
     }
 
     fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {

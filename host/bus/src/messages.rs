@@ -1,10 +1,11 @@
 //! The messages between leaders and agents of other machines. They contain no bulk data, and no paths except that
-//! of the job file.
+//! of the job file. Objects of stores have their names, which are relative to an address in the job file.
 
 use super::link::{Frame, Link};
 use super::nats::Bus;
 use super::seal::Sealed;
 use sandmill_model::{MiniBatchId, NodeId, SignerKey, TableFormat, WorkerId};
+use sandmill_wire::node::ListedInputs;
 use sandmill_wire::{NodeReport, Order};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -167,6 +168,8 @@ pub struct JobForNode {
     pub run: String,
     /// What the agent must find. `None` if the job is not signed.
     pub expected: Option<ExpectedJob>,
+    /// What the leader has found in the stores of the inputs. The agent does not list them.
+    pub listed: ListedInputs,
 }
 
 /// What an agent must find when it prepares a signed job.
@@ -277,7 +280,10 @@ mod tests {
     fn grant(id: u64) -> Grant {
         let files = (0..60_000).map(|file| format!("{file:0100}")).collect();
         let mini_batch = MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(files));
-        Grant { assignment: Assignment { mini_batch, attempt: 1, is_last: false }, failed_on: None }
+        Grant {
+            assignment: Assignment { mini_batch, attempt: 1, is_last: false, objects: Vec::new() },
+            failed_on: None,
+        }
     }
 
     #[test]

@@ -106,8 +106,10 @@ impl JobForNode {
     /// The digest of what the agent shall execute, for the signature of the [`Offer`]. It is the same for all agents
     /// of a leader. `None` if the job is not signed.
     pub fn digest(&self) -> Option<WorkDigest> {
-        // The number and the proof are those of the agent, and the offer has the job and the run.
-        let Self { node: _, proof: _, job_file: path, overrides, job: _, run: _, expected } = self;
+        // The number and the proof are those of the agent, and the offer has the job and the run. The contents of inputs
+        // are not signed.
+        let Self { job_file: path, overrides, expected, .. } = self;
+        let Self { node: _, proof: _, job: _, run: _, listed: _, .. } = self;
         let ExpectedJob { salt, job_file, component, settings } = expected.as_ref()?;
         let mut bytes = SignedBytes::new(WORK_DOMAIN);
         bytes.add(salt.as_bytes());
@@ -149,6 +151,7 @@ mod tests {
     use super::*;
     use crate::seal::LinkKey;
     use sandmill_model::NodeId;
+    use sandmill_wire::node::ListedInputs;
 
     fn key() -> SigningKey {
         SigningKey::parse(&SigningKey::new_text().unwrap()).unwrap()
@@ -181,6 +184,7 @@ mod tests {
                 component: "bb".into(),
                 settings: vec![pair("inputs", "[]")],
             }),
+            listed: ListedInputs::default(),
         }
     }
 

@@ -99,7 +99,7 @@ pub use sandmill_commit_log::{
 };
 pub use settings_in_force::RUNS_AS_ROOT;
 pub use shared_logs::LastWord;
-pub use standby::wait_for_turn;
+pub use standby::{show_successor, wait_for_turn};
 pub use start::make_worker_folders;
 pub use stored_jobs::{StoredJob, stored_jobs};
 pub use stored_place::StorePlace;

@@ -7,7 +7,7 @@ use super::machine::OrderTarget;
 use crate::model::{Address, JobDir, MiniBatchId, WorkerId};
 use crate::protocol::NodeReports;
 use crate::protocol::node::{
-    InspectReport, InspectRequest, NodeFindings, PlanOptions, PrepareRequest,
+    InspectReport, InspectRequest, ListedInputs, NodeFindings, PlanOptions, PrepareRequest,
 };
 use crate::spec::JobSpec;
 use sandmill_commit_log::LogStore;
@@ -72,6 +72,8 @@ pub struct RemoteWork {
     pub settings: Vec<(String, String)>,
     /// The number of machines that the job asks for.
     pub node_count: u32,
+    /// What was found in the stores of the inputs.
+    pub listed: ListedInputs,
 }
 
 /// How a node begins to run a job.

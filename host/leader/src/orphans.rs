@@ -1,7 +1,9 @@
 //! Finds jobs in a job store that agents have led, and that no process leads now.
 
+use super::commit::SavedResults;
 use super::folder_lock::is_locked;
 use super::job_state::{JobFile, JobState};
+use super::presence::is_led;
 use super::stored_place::{StorePlace, StoredPlace};
 use crate::journal::{JournalError, LogSummary};
 use crate::model::JobStatus;
@@ -44,15 +46,28 @@ fn read(place: StoredPlace, old: &mut OldRuns) -> Result<Option<OrphanedJob>, Jo
         return Ok(None);
     }
     let summary = LogSummary::read(&run)?;
-    if summary.is_superseded || summary.status == Some(JobStatus::Completed) {
+    let state = JobState::parse(summary.job_state).ok();
+    let is_completed = summary.status == Some(JobStatus::Completed);
+    let goes_to_store = state.as_ref().is_some_and(|state| state.results.is_some());
+    let objects = logs.store();
+    let is_published = || {
+        let saved = SavedResults::new(objects.clone(), run.id());
+        !goes_to_store || saved.are_removed().unwrap_or_default()
+    };
+    if summary.is_superseded || (is_completed && is_published()) {
         old.insert(key);
         return Ok(None);
     }
-    let state = JobState::parse(summary.job_state).ok().filter(|_| summary.status.is_none());
+    let state = state.filter(|_| is_completed || summary.status.is_none());
     let Some(JobState { started_by, job_file: Some(job_file), output, .. }) = state else {
         return Ok(None);
     };
-    let is_orphaned = started_by.is_some_and(|by| by.by_agent) && !is_locked(&output);
+    // If the results go to a store, no lock shows that a process leads the job.
+    let is_led = match goes_to_store {
+        true => is_led(&**objects, run.id(), &mut || ()).unwrap_or(true),
+        false => is_locked(&output),
+    };
+    let is_orphaned = started_by.is_some_and(|by| by.by_agent) && !is_led;
     let (folder, run) = key;
     Ok(is_orphaned.then_some(OrphanedJob { name, folder, run, job_file }))
 }

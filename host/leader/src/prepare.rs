@@ -150,10 +150,11 @@ fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareReq
         is_own_dir: false,
         job_file: options.job_file.as_ref().map(|file| file.path.clone()),
         begins: options.overwrite || !JobDir::new(&options.job_dir).state_file().exists(),
+        listed: None,
     })
 }
 
-/// The request to a node of another machine. Its `job_dir` must still be set.
+/// The request to a node of another machine. Its `job_dir` must still be set, and `listed` if the job has inputs in stores.
 ///
 /// # Errors
 /// If a path cannot be resolved.
@@ -166,6 +167,7 @@ pub fn node_request(spec: &JobSpec, job_file: &JobFile) -> Result<PrepareRequest
         is_own_dir: true,
         job_file: Some(job_file.path.clone()),
         begins: false,
+        listed: None,
     })
 }
 

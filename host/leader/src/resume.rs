@@ -168,6 +168,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             component: self.found.component.clone(),
             settings: settings(&self.spec, &self.found),
             node_count: self.spec.node_count,
+            listed: self.found.listed.clone(),
         })
     }
 

@@ -5,6 +5,7 @@ use super::claim_error::ClaimError;
 use super::folder_lock::is_locked;
 use super::job_store::{successor_file, worker_dir};
 use crate::cancel::Cancel;
+use crate::model::random_name;
 use crate::spec::{JobSpec, JobStorePlace};
 use sandmill_commit_log::is_run_id;
 use std::time::Duration;
@@ -29,15 +30,7 @@ pub fn wait_for_turn(
 ) -> Result<bool, ClaimError> {
     let Some(output) = &spec.output else { return Ok(false) };
     let output = resolve(output)?;
-    let store = spec.job_store.as_ref().and_then(JobStorePlace::folder);
-    let sign = match (take_over.filter(|run| is_run_id(run)), store) {
-        (Some(run), Some(store)) => {
-            Some(successor_file(&worker_dir(&resolve(store)?.join(&spec.name), run)))
-        }
-        _ => None,
-    };
     let mut has_waited = false;
-    let mut looks = 0_u64;
     while is_locked(&output) && cancel.reason().is_none() {
         if !has_waited {
             say(&format!(
@@ -47,10 +40,20 @@ pub fn wait_for_turn(
             ));
             has_waited = true;
         }
-        // If this fails, the leader does not notice this process, which then waits longer.
-        let _ = sign.as_ref().map(|sign| fs::write(sign, format!("{} {looks}", process::id())));
-        looks += 1;
+        show_successor(spec, take_over);
         std::thread::sleep(INTERVAL);
     }
     Ok(has_waited)
+}
+
+/// Shows a leader that this process waits to lead the job. Call this again and again. `take_over`: as in
+/// [`wait_for_turn`]. If this fails, the leader does not notice this process, which then waits longer.
+pub fn show_successor(spec: &JobSpec, take_over: Option<&str>) {
+    let store = spec.job_store.as_ref().and_then(JobStorePlace::folder);
+    if let (Some(run), Some(store)) = (take_over.filter(|run| is_run_id(run)), store)
+        && let Ok(store) = resolve(store)
+    {
+        let sign = successor_file(&worker_dir(&store.join(&spec.name), run));
+        let _ = fs::write(sign, format!("{} {}", process::id(), random_name()));
+    }
 }

@@ -53,9 +53,15 @@ impl MiniBatch {
         self.unfetched.get(found).map(|(_, reason)| reason.as_str())
     }
 
-    /// Whether the mini-batch reads objects of a store, and none of them could be fetched.
+    /// Whether the mini-batch reads objects of a store, and cannot be run without those that could not be fetched:
+    /// none of its files was fetched, or a part of its table is missing.
     pub fn is_unfetched(&self) -> bool {
-        !self.unfetched.is_empty() && self.unfetched.len() >= self.reads().len()
+        if self.unfetched.is_empty() {
+            return false;
+        }
+        let needs_all =
+            matches!(self.work, MiniBatchWork::TextGroup(_) | MiniBatchWork::TableGroup(_));
+        needs_all || self.unfetched.len() >= self.reads().len()
     }
 
     /// How many items the plan expects: files, or records that the planner counted.
@@ -100,7 +106,8 @@ impl MiniBatch {
 
     /// The files that must be fetched from their store before a worker gets the mini-batch: for each, the
     /// index of its source, and its path below that source. Unpacked texts and grouped rows need no object of
-    /// a store, because the planner has copied them to other files.
+    /// a store, because the planner has copied them to other files. The files of a group are in the order of
+    /// [`item_locations`](Self::item_locations), with unpacked ones unless all are.
     pub fn reads(&self) -> Vec<(u32, &str)> {
         match &self.work {
             MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => self.files().collect(),
@@ -108,6 +115,14 @@ impl MiniBatch {
                 vec![(self.source, &slice.file)]
             }
             MiniBatchWork::Table(slice) => vec![(self.source, &slice.file)],
+            MiniBatchWork::TextGroup(slices)
+                if slices.iter().any(|(_, slice)| slice.unpacked.is_none()) =>
+            {
+                slices.iter().map(|(source, slice)| (*source, slice.file.as_str())).collect()
+            }
+            MiniBatchWork::TableGroup(slices) => {
+                slices.iter().map(|(source, slice)| (*source, slice.file.as_str())).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -395,5 +410,25 @@ mod tests {
         assert!(batch_of(MiniBatchWork::Text(TextSlice { unpacked, ..slice })).reads().is_empty());
         let files = batch_of(MiniBatchWork::Files(["a", "b"].into()));
         assert_eq!(files.reads(), files.files().collect::<Vec<_>>());
+    }
+
+    /// A table lacks rows if one of its files is missing. Of whole files, the others are processed.
+    #[test]
+    fn a_group_needs_all_of_its_objects() {
+        let batch_of = |work| MiniBatch::new(MiniBatchId(0), 0, work);
+        let slice = |file: &str| TextSlice { file: file.to_owned(), ..TextSlice::sample() };
+        let unpacked = TextSlice { unpacked: Some("0".to_owned()), ..slice("b.csv.gz") };
+        let group = MiniBatchWork::TextGroup(vec![(1, slice("a.csv")), (2, unpacked.clone())]);
+        let mut group = batch_of(group);
+        assert_eq!(group.reads(), [(1, "a.csv"), (2, "b.csv.gz")]);
+        assert_eq!(group.reads().len(), group.item_locations().len());
+        let mut files = batch_of(MiniBatchWork::Files(["a", "b"].into()));
+        for batch in [&mut group, &mut files] {
+            assert!(!batch.is_unfetched());
+            batch.set_unfetched(vec![(0, "gone".to_owned())]);
+        }
+        assert!(group.is_unfetched());
+        assert!(!files.is_unfetched());
+        assert!(batch_of(MiniBatchWork::TextGroup(vec![(2, unpacked)])).reads().is_empty());
     }
 }

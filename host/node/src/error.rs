@@ -23,6 +23,12 @@ pub enum NodeError {
     /// An input is in a store and cannot be downloaded.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// This machine divides the inputs in stores into other folders than the leader's.
+    #[error(
+        "this machine finds other folders of stores for the inputs than the leader: give the datastores the same \
+         places on both machines"
+    )]
+    OtherSources,
     /// The broker, through which other machines are reached, cannot be used.
     #[error(transparent)]
     Broker(Box<dyn Error + Send + Sync>),

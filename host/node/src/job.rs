@@ -9,7 +9,7 @@ use super::real_paths::RealPaths;
 use super::staging::{Staged, wait_for};
 use crate::compile::Compiled;
 use crate::machine_slots::MachineSlots;
-use crate::model::{InferenceSettings, JobDir, MemoryBudget, NodeId, WorkerId};
+use crate::model::{InferenceSettings, JobDir, MemoryBudget, NodeId, Source, WorkerId};
 use crate::pool::PrestartedProcesses;
 use crate::spec::JobSpec;
 use std::path::PathBuf;
@@ -93,6 +93,11 @@ impl NodeJob {
     /// has the rows before their space is reused. Call this after [`share`](Self::share).
     pub fn own_folder(&mut self) {
         self.keeps_rows = false;
+    }
+
+    /// The sources of the job's inputs.
+    pub fn sources(&self) -> &[Source] {
+        &self.staged.sources
     }
 
     /// Some objects are downloaded from stores before the planner or a mini-batch requests them. Waits for all

@@ -22,7 +22,8 @@
 //! `features` refuses a job that needs a feature which this build lacks.
 //!
 //! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when
-//! the machine has room for them, `processor_time` counts the processor time of killed workers, and
+//! the machine has room for them, `object_waits` has the attempts whose objects are fetched first,
+//! `processor_time` counts the processor time of killed workers, and
 //! `hang_report` reports the model call in which a worker hangs.
 
 mod admission;
@@ -43,6 +44,7 @@ mod model_digests;
 mod model_error;
 mod model_folder;
 mod models;
+mod object_waits;
 mod options;
 mod overlap;
 pub mod perf;

@@ -73,7 +73,7 @@ impl PlannerReads {
         let StagingReport::Ready(number, failed) = arrival else { return None };
         let index = self.files.iter().position(|read| read.number == *number)?;
         let read = self.files.get_mut(index)?;
-        let unfetched = failed.first().map(|(_, reason)| reason.clone());
+        let unfetched = failed.first().map(|object| object.reason.clone());
         read.answer = Some(MayOpen { source: read.source, file: read.file.clone(), unfetched });
         read.answer.clone().filter(|_| index == 0)
     }
@@ -149,6 +149,7 @@ impl Drop for InspectionPlanner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::UnfetchedObject;
 
     /// The number of the first request.
     const FIRST_NUMBER: u64 = 1 << 63;
@@ -194,7 +195,8 @@ mod tests {
         // The planner that asked for "b" has died.
         assert_eq!(bench.open("c", &[]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None);
-        let failed = StagingReport::Ready(FIRST_NUMBER + 2, vec![(0, "gone".to_owned())]);
+        let gone = UnfetchedObject { file: 0, reason: "gone".to_owned(), is_final: true };
+        let failed = StagingReport::Ready(FIRST_NUMBER + 2, vec![gone]);
         assert_eq!(bench.0.arrived(&failed), answer("c", Some("gone")));
         assert_eq!(bench.open("a", &[]), None, "the object was released");
     }

@@ -42,7 +42,7 @@ pub fn prepare(
     // Before any input is downloaded, because the downloading process needs the wall, too.
     wall::check(spec.worker.os_sandbox)?;
     let prestarted = prestart(&spec, &options, ask.begins);
-    let staged = stage(&spec, &options, say)?;
+    let staged = stage(&spec, &options, ask.listed.as_ref(), say)?;
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);
     let mut checked = real.apply_to(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
@@ -130,6 +130,7 @@ fn describe(
         budget: budget.total().0,
         runtime,
         notices,
+        listed: staged.listed.clone(),
     })
 }
 

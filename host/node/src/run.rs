@@ -6,20 +6,26 @@ use super::error::NodeError;
 use super::gpus::LeasedGpus;
 use super::hang_report::current_model_call;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
+use super::object_waits::{ObjectWaits, ObjectsArrived};
 use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
 use super::setup::for_worker;
+use crate::files::ManifestObject;
 use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{
-    FromPlanner, FromWorker, NodeNews, NodeReport, Order, PlanRequest, ToWorker, WorkerSetup,
-    WorkersStanding,
+    Assignment, FromPlanner, FromWorker, NodeNews, NodeReport, Order, PlanRequest, ToWorker,
+    WorkerSetup, WorkersStanding,
 };
 use crate::store::{JobObjects, StagingReport};
 use std::collections::{HashSet, VecDeque};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
+
+/// How often a leader on another machine learns at most that objects arrive.
+const ARRIVAL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A job that runs on this machine.
 #[derive(Debug)]
@@ -53,6 +59,11 @@ pub struct RunningJob {
     pub(super) objects: JobObjects,
     /// The objects that the planner asks for.
     pub(super) reads: PlannerReads,
+    /// The attempts whose objects are fetched first. `None` if the leader is on this machine: then it grants attempts
+    /// only when their objects are here.
+    pub(super) waits: Option<ObjectWaits>,
+    /// When the leader last learned that something has arrived.
+    pub(super) arrival_reported: Option<Instant>,
     /// The numbers of the machine's workers are below this one.
     pub(super) worker_limit: u32,
     pub(super) monitor_options: MonitorOptions,
@@ -166,6 +177,7 @@ impl RunningJob {
                     monitor.exited(worker);
                 }
                 self.admission.release(worker);
+                self.release_objects_of(worker);
                 NodeMessage::Exited(worker, exit)
             }
             PoolEvent::GpuFree(worker) => NodeMessage::GpuFree(worker),
@@ -184,13 +196,113 @@ impl RunningJob {
         if let Some(answer) = self.reads.arrived(&arrival) {
             self.pool.answer(answer);
         }
-        match arrival {
-            StagingReport::NoSpace(text) => vec![NodeReport::NoSpace(text)],
-            StagingReport::Ready(number, failed) => {
-                vec![NodeReport::Arrived, NodeReport::Fetched(number, failed)]
+        match (arrival, &mut self.waits) {
+            (StagingReport::NoSpace(text), _) => vec![NodeReport::NoSpace(text)],
+            (StagingReport::Ready(number, failed), Some(waits)) => {
+                let arrived = waits.arrived(number, failed);
+                let mut reported = self.note_arrival();
+                if let Some((worker, arrived)) = arrived {
+                    reported.extend(self.on_objects(worker, arrived));
+                }
+                reported
             }
-            StagingReport::Progress => vec![NodeReport::Arrived],
+            (StagingReport::Progress, Some(_)) => self.note_arrival(),
+            (StagingReport::Ready(number, failed), None) => {
+                let failed = failed.into_iter().map(|object| (object.file, object.reason));
+                vec![NodeReport::Arrived, NodeReport::Fetched(number, failed.collect())]
+            }
+            (StagingReport::Progress, None) => vec![NodeReport::Arrived],
         }
+    }
+
+    /// Reports now and then that something has arrived, to a leader on another machine.
+    fn note_arrival(&mut self) -> Vec<NodeReport> {
+        if self.arrival_reported.is_some_and(|at| at.elapsed() < ARRIVAL_INTERVAL) {
+            return Vec::new();
+        }
+        self.arrival_reported = Some(Instant::now());
+        vec![NodeReport::Arrived]
+    }
+
+    /// Handles the arrival of an attempt's objects.
+    fn on_objects(&mut self, worker: WorkerId, arrived: ObjectsArrived) -> Vec<NodeReport> {
+        let ObjectsArrived { ready, unfetched } = arrived;
+        let mut reported = Vec::new();
+        if let Some(((id, attempt), objects)) = unfetched {
+            let message = NodeMessage::Unfetched(worker, id, attempt, objects);
+            reported.extend(self.handle(message, Vec::new()));
+        }
+        for message in self.give_all(worker, ready) {
+            reported.extend(self.handle(message, Vec::new()));
+        }
+        reported
+    }
+
+    /// Gives a worker these attempts, whose objects are here. Returns the messages for the machine.
+    fn give_all(&mut self, worker: WorkerId, ready: Vec<Assignment>) -> Vec<NodeMessage> {
+        let mut messages = Vec::new();
+        for assignment in ready {
+            let (id, attempt) = (assignment.mini_batch.id, assignment.attempt);
+            messages.push(NodeMessage::Fetched(worker, id, attempt));
+            self.give(worker, assignment);
+        }
+        messages
+    }
+
+    /// Gives a worker an attempt, whose objects are here.
+    fn give(&mut self, worker: WorkerId, assignment: Assignment) {
+        let assignment = Assignment { objects: Vec::new(), ..assignment };
+        self.pool.queue(worker, &ToWorker::Run(assignment));
+    }
+
+    /// Gives a worker an attempt when its objects are here, after those that were assigned to it before.
+    fn assign(&mut self, worker: WorkerId, assignment: Assignment) {
+        let Some(waits) = &mut self.waits else { return self.give(worker, assignment) };
+        if assignment.objects.is_empty() && !waits.has_queue(worker) {
+            return self.give(worker, assignment);
+        }
+        let reads = assignment.mini_batch.reads();
+        let objects = assignment.objects.iter().map(|object| {
+            let (source, file) = reads.get(object.file as usize).copied().unwrap_or_default();
+            (self.reads.path(source, file), object.known)
+        });
+        let objects: Vec<(PathBuf, ManifestObject)> = objects.collect();
+        if let Some(number) = waits.add(worker, assignment) {
+            self.objects.request_known(number, objects);
+        }
+    }
+
+    /// Takes an attempt back that its worker has not got. Returns messages for the machine.
+    fn withdraw(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> Vec<NodeMessage> {
+        let Some(waits) = &mut self.waits else { return Vec::new() };
+        let ready = waits.withdraw(worker, (id, attempt));
+        self.objects.release(waits.end((id, attempt)).into_iter().collect());
+        self.give_all(worker, ready)
+    }
+
+    /// Drops the objects of a worker that is gone.
+    fn release_objects_of(&mut self, worker: WorkerId) {
+        if let Some(waits) = &mut self.waits {
+            self.objects.release(waits.end_all_of(worker));
+        }
+    }
+
+    /// Drops the objects of the attempts that have ended.
+    fn release_ended(&mut self, news: &NodeNews) {
+        let Some(waits) = &mut self.waits else { return };
+        let numbers: Vec<u64> = match news {
+            NodeNews::Finished { report, .. } => {
+                waits.end((report.id, report.attempt)).into_iter().collect()
+            }
+            NodeNews::Lost { id, attempt, .. } | NodeNews::Unfetched { id, attempt, .. } => {
+                waits.end((*id, *attempt)).into_iter().collect()
+            }
+            NodeNews::Returned(attempts) => {
+                attempts.iter().filter_map(|attempt| waits.end(*attempt)).collect()
+            }
+            _ => return,
+        };
+        self.objects.release(numbers);
     }
 
     /// Handles a message of the planner. The planner waits for each object that it asks for, so its messages
@@ -281,19 +393,19 @@ impl RunningJob {
                     if let NodeNews::Lost { worker, process_seconds, .. } = &mut news {
                         *process_seconds = self.processor_time.of_killed(*worker);
                     }
+                    self.release_ended(&news);
                     reported.push(NodeReport::News(news));
                 }
             }
         }
     }
 
-    /// Does one action. Returns its result for the machine.
-    fn act(&mut self, action: NodeAction) -> Option<NodeMessage> {
+    /// Does one action. Returns its results for the machine.
+    fn act(&mut self, action: NodeAction) -> Vec<NodeMessage> {
         match action {
-            NodeAction::Spawn(worker, gpu) => return Some(self.spawn(worker, gpu)),
-            NodeAction::Assign(worker, assignment) => {
-                self.pool.queue(worker, &ToWorker::Run(assignment));
-            }
+            NodeAction::Spawn(worker, gpu) => return vec![self.spawn(worker, gpu)],
+            NodeAction::Assign(worker, assignment) => self.assign(worker, assignment),
+            NodeAction::Withdraw(worker, id, attempt) => return self.withdraw(worker, id, attempt),
             NodeAction::AssignFirst(worker, assignment) => {
                 self.pool.queue(worker, &ToWorker::RunFirst(assignment));
             }
@@ -305,9 +417,10 @@ impl RunningJob {
             NodeAction::Kill(worker) => {
                 self.processor_time.note_kill(worker, &self.pool);
                 self.pool.kill(worker);
+                self.release_objects_of(worker);
             }
         }
-        None
+        Vec::new()
     }
 
     fn spawn(&mut self, worker: WorkerId, gpu: Option<u32>) -> NodeMessage {

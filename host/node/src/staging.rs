@@ -5,9 +5,11 @@ use super::features::check_stores;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
-use crate::model::{Address, ByteSize, InputKind, JobInput, Mount, Source};
+use crate::model::{Address, ByteSize, InputKind, JobInput, Mount, Source, hex};
+use crate::protocol::node::ListedInputs;
 use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
 use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, StoreObjects, Watch};
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,8 @@ pub struct Staged {
     pub side_inputs: Vec<Mount>,
     /// The job's models. A model from a store has the path to which it was downloaded.
     pub models: Vec<ModelSpec>,
+    /// What was found when the stores of the inputs were listed.
+    pub listed: ListedInputs,
 }
 
 /// Finds the sources of a job's inputs, and downloads side inputs and models from stores. Checks the
@@ -38,12 +42,16 @@ pub struct Staged {
 /// tables that have not arrived yet. Otherwise each table is downloaded when the planner asks for
 /// it.
 ///
+/// `listed`: what another machine has found in the stores of the inputs. Then this machine does not list them, and
+/// downloads only objects whose names, lengths and versions the other machine sends. `None` if this machine lists them.
+///
 /// # Errors
 /// If the policy forbids a store, if something that the job names cannot be found or listed or does not fit,
 /// or if a side input or a model cannot be downloaded.
 pub fn stage(
     spec: &JobSpec,
     options: &NodeOptions,
+    listed: Option<&ListedInputs>,
     say: &mut dyn FnMut(&str),
 ) -> Result<Staged, NodeError> {
     check_stores(spec)?;
@@ -52,9 +60,10 @@ pub fn stage(
         objects: JobObjects::default(),
         side_inputs: spec.side_inputs.clone(),
         models: spec.models.clone(),
+        listed: listed.cloned().unwrap_or_default(),
     };
-    let inputs = stage_inputs(spec, options, &mut staged, say)?;
-    staged.sources = dataset::resolve_with(&inputs, &mut staged.objects.lookup())?;
+    let inputs = stage_inputs(spec, options, listed, &mut staged, say)?;
+    let are_objects = resolve(&inputs, listed, &mut staged)?;
     for source in &mut staged.sources {
         let has_source = |input: &&JobInput| input.name == source.dataset;
         let input = spec.inputs.iter().find(has_source);
@@ -62,7 +71,11 @@ pub fn stage(
         if let Some(input) = input.filter(|_| !is_stored) {
             check_table_log(spec, input, source, say)?;
         }
-        if is_stored && !staged.objects.claim(source) {
+        let is_claimed = |source: &mut Source| match listed {
+            None => staged.objects.claim(source),
+            Some(_) => staged.objects.holds(&source.root),
+        };
+        if is_stored && !is_claimed(source) {
             return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
         }
         // Without a pattern, the folder would also show files that are not part of the input.
@@ -71,7 +84,53 @@ pub fn stage(
             source.pattern = Some("**".to_owned());
         }
     }
+    let sources = outline(&staged.sources);
+    match listed {
+        Some(listed) if listed.sources != sources => return Err(NodeError::OtherSources),
+        Some(_) => {}
+        None => {
+            let samples = staged.objects.samples();
+            staged.listed = ListedInputs { are_objects, samples, sources };
+        }
+    }
     Ok(staged)
+}
+
+/// Finds the sources of the inputs. Returns for each path of an input that is in a store whether it is that of an object.
+fn resolve(
+    inputs: &[JobInput],
+    listed: Option<&ListedInputs>,
+    staged: &mut Staged,
+) -> Result<Vec<bool>, DatasetError> {
+    let mut are_objects = Vec::new();
+    let mut lookup = staged.objects.lookup();
+    let mut is_object = |path: &Path| {
+        if !staged.objects.holds(path) {
+            return false;
+        }
+        let is_object = match listed {
+            Some(listed) => listed.are_objects.get(are_objects.len()).copied().unwrap_or_default(),
+            None => lookup(path),
+        };
+        are_objects.push(is_object);
+        is_object
+    };
+    staged.sources = dataset::resolve_with(inputs, &mut is_object)?;
+    Ok(are_objects)
+}
+
+/// A digest of the sources, without the folders on this machine.
+fn outline(sources: &[Source]) -> String {
+    let mut digest = Sha256::new();
+    for Source { guest, pattern, partition_format, .. } in sources {
+        let texts = [Some(guest), pattern.as_ref(), partition_format.as_ref()];
+        for text in texts {
+            digest.update([u8::from(text.is_some())]);
+            digest.update(text.map_or("", String::as_str));
+            digest.update([0]);
+        }
+    }
+    hex(digest.finalize())
 }
 
 /// Checks whether a source is, or is part of, a table whose log says which rows are valid, such as
@@ -121,6 +180,7 @@ fn outside(what: &str, path: &Path) -> StoreError {
 fn stage_inputs(
     spec: &JobSpec,
     options: &NodeOptions,
+    listed: Option<&ListedInputs>,
     staged: &mut Staged,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<JobInput>, NodeError> {
@@ -154,7 +214,14 @@ fn stage_inputs(
             }
         }
     }
-    let (inputs, objects) = stager.stage(&spec.inputs, fetch_timing(spec), kept, &mut watch)?;
+    let timing = fetch_timing(spec);
+    let (inputs, objects) = match listed {
+        None => stager.stage(&spec.inputs, timing, kept, &mut watch)?,
+        Some(ListedInputs { are_objects, samples, .. }) => {
+            let listed = (are_objects.as_slice(), samples.as_slice());
+            stager.stage_listed(&spec.inputs, timing, listed, kept, &mut watch)?
+        }
+    };
     staged.objects = objects;
     Ok(inputs)
 }

@@ -5,6 +5,7 @@ use super::error::NodeError;
 use super::job::{NodeJob, NodeRole};
 use super::machine::NodeMachine;
 use super::models;
+use super::object_waits::ObjectWaits;
 use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
 use super::python;
@@ -78,6 +79,8 @@ impl NodeJob {
             planner: None,
             tables: None,
             reads,
+            waits: matches!(self.role, NodeRole::RunsWorkers(_)).then(ObjectWaits::default),
+            arrival_reported: None,
             objects: std::mem::take(&mut self.staged.objects),
             worker_limit: self.role.worker_limit(),
             monitor_options,

@@ -76,32 +76,10 @@ fn this_machine_only(report: &ErrorReport) -> String {
     )
 }
 
-/// Checks what a job with a broker needs: a job store, and data in folders that all machines share.
+/// Checks what a job with a broker needs: a job store that all machines share.
 pub(super) fn check_needs(spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
     if raw.job_store.is_none() && !report.has_error_at("job_store") {
         report_no_job_store(raw, report);
-    }
-    let mut reported = String::new();
-    let is_store_elsewhere = spec.job_store.as_ref().is_some_and(|place| place.folder().is_none());
-    for (key, address) in spec.addresses() {
-        // Report only one error for each key. If the job store is at an address, so are the results.
-        let is_allowed = is_store_elsewhere && ["output", "job_store"].contains(&key.as_str());
-        if reported == key || is_allowed {
-            continue;
-        }
-        let message = match key.as_str() {
-            "output" => format!(
-                "found {address}; with a broker, results can go to a store only if job_store is in a store, too \
-                 (e.g. s3://bucket/jobs): name a folder that all machines share, or two addresses"
-            ),
-            _ => format!(
-                "found {address}; data in a store is not yet possible with a broker: copy it to a folder that \
-                 all machines share, and name that folder"
-            ),
-        };
-        let origin = raw.origin_of_address(&key).unwrap_or(&SettingOrigin::File);
-        report.error(origin, &key, message);
-        reported = key;
     }
     if let (Some(_), Some(given)) = (&spec.parent, &raw.parent) {
         let message = "copies for a parent job are not yet possible with a broker: remove parent, \

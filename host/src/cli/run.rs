@@ -339,7 +339,10 @@ pub(super) fn prepare_and_run(
         Exit::Completed => {
             upload_results(&named, options, output, &mut { say_progress }).map(|()| exit)
         }
-        other => Ok(other),
+        other => {
+            options.lead_keeper.end();
+            Ok(other)
+        }
     };
     let prepared = match run::prepare(spec, options, &mut { say_progress }) {
         Ok(prepared) => prepared,

@@ -95,6 +95,9 @@ pub(crate) enum AgentError {
     /// Results cannot be put into the job's store.
     #[error("results cannot be written to the job's store: {0}")]
     Upload(LogError),
+    /// The disk has no room for objects of stores.
+    #[error("objects of stores cannot be kept on this machine: {0}")]
+    NoRoom(String),
     /// Results cannot be made durable.
     #[error("results cannot be written to {}: {source}", folder.display())]
     Sync {

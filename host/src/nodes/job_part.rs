@@ -393,6 +393,8 @@ impl JobPart {
             }
             match report {
                 NodeReport::Changed => self.has_changed = true,
+                // Other machines may have room.
+                NodeReport::NoSpace(text) => self.broken = Some(AgentError::NoRoom(text)),
                 report => self.outbox.push(report),
             }
         }

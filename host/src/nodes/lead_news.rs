@@ -8,6 +8,7 @@ use crate::engine::RemoteWork;
 use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -126,6 +127,21 @@ impl Drop for LeadAnnouncer {
             // A panic of the thread has been reported.
             let _ = thread.join();
         }
+    }
+}
+
+/// Keeps an announcer after the end of a job whose results must still go to a store.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LeadKeeper(Arc<Mutex<Option<LeadAnnouncer>>>);
+
+impl LeadKeeper {
+    pub(super) fn keep(&self, announcer: LeadAnnouncer) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(announcer);
+    }
+
+    /// From now on, the job needs no other leader.
+    pub(crate) fn end(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 

@@ -75,6 +75,7 @@ impl LeaderIdentity {
             job: work.job.clone(),
             run: work.run.clone(),
             expected: self.keys.as_ref().map(expected),
+            listed: work.listed.clone(),
         }
     }
 
@@ -105,6 +106,7 @@ mod tests {
     use super::*;
     use crate::engine::{JobFile, folder_objects};
     use crate::model::JobDir;
+    use crate::protocol::node::ListedInputs;
 
     #[test]
     fn what_a_node_is_asked_for_is_what_the_offer_signs() {
@@ -121,6 +123,7 @@ mod tests {
             component: "bb".to_owned(),
             settings: Vec::new(),
             node_count: 1,
+            listed: ListedInputs::default(),
         };
         let signer = SigningKey::parse(&SigningKey::new_text().unwrap()).unwrap();
         let leader = LeaderIdentity::new(Some(signer.clone())).unwrap();

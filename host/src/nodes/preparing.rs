@@ -77,6 +77,7 @@ pub(super) fn prepare(
     };
     let first_worker = asked.node.first_worker().ok_or(AgentError::Number)?;
     request.job_dir = folder.root().to_owned();
+    request.listed = Some(asked.listed.clone());
     let workers = spec.process_count;
     let say = &mut |line: &str| (options.say)(line);
     let (found, mut job) = node::prepare(spec.clone(), options.node.clone(), &request, say)?;

@@ -2,7 +2,8 @@
 
 mod reading;
 
-use super::lead_news::LeadAnnouncer;
+use super::granted_objects::GrantedObjects;
+use super::lead_news::{LeadAnnouncer, LeadKeeper};
 use super::leader_identity::LeaderIdentity;
 use super::logs::copy_logs;
 use super::pack::have_results;
@@ -51,7 +52,12 @@ pub(crate) struct RemoteNodes {
     bus: Bus,
     work: RemoteWork,
     store: StoreWork,
-    announcer: LeadAnnouncer,
+    /// The objects of stores that mini-batches read.
+    objects: GrantedObjects,
+    /// `None` at the job's end.
+    announcer: Option<LeadAnnouncer>,
+    /// Gets the announcer at the job's end, if the results must still go to a store.
+    keeper: Option<LeadKeeper>,
     /// The log tree of the job directory.
     logs: PathBuf,
     leader: LeaderIdentity,
@@ -87,14 +93,15 @@ pub(crate) struct RemoteNodes {
 }
 
 impl RemoteNodes {
-    /// Nodes on other machines, none of which takes part yet. `logs` is the log tree of the job directory.
+    /// Nodes on other machines, none of which takes part yet. `logs` is the log tree of the job directory. The keeper is
+    /// `None` if the results are complete at the job's end.
     ///
     /// # Errors
     /// If the broker cannot be reached.
     pub(crate) fn new(
         bus: Bus,
-        announcer: LeadAnnouncer,
-        work: RemoteWork,
+        (announcer, keeper): (LeadAnnouncer, Option<LeadKeeper>),
+        (work, objects): (RemoteWork, GrantedObjects),
         leader: LeaderIdentity,
         logs: PathBuf,
         patience: Duration,
@@ -102,9 +109,11 @@ impl RemoteNodes {
         bus.subscribe(to_leader(leader.name(), "*"))?;
         Ok(Self {
             bus,
-            announcer,
+            announcer: Some(announcer),
+            keeper,
             store: StoreWork::new(&work),
             work,
+            objects,
             logs,
             leader,
             epoch: 0,
@@ -129,7 +138,7 @@ impl RemoteNodes {
     /// Begins to offer the job to agents.
     pub(crate) fn begin(&mut self, epoch: u64) {
         self.epoch = epoch;
-        self.announcer.begin(epoch);
+        self.announcer.iter().for_each(|announcer| announcer.begin(epoch));
         self.start = Instant::now();
         let _ = self.store.remove_rows(epoch, false);
         self.keep_up();
@@ -200,7 +209,9 @@ impl RemoteNodes {
             );
         }
         self.nodes.retain(|_, node| node.stage != NodeStage::Dismissed || !node.link.is_idle());
-        self.announcer.name_successors(self.nodes.values());
+        if let Some(announcer) = &mut self.announcer {
+            announcer.name_successors(self.nodes.values());
+        }
         if now >= self.offer_at {
             self.offer_at = now + OFFER_INTERVAL;
             self.bus.publish(to_leader(self.leader.name(), ECHO), Vec::new());
@@ -477,7 +488,14 @@ impl RemoteNodes {
     }
 
     /// Queues an order for a node.
-    pub(crate) fn order(&mut self, node: NodeId, order: Order) {
+    pub(crate) fn order(&mut self, node: NodeId, mut order: Order) {
+        match &mut order {
+            Order::Grant(grants) => {
+                grants.iter_mut().for_each(|grant| self.objects.add_to(&mut grant.assignment));
+            }
+            Order::GrantAhead(ahead) => ahead.iter_mut().for_each(|next| self.objects.add_to(next)),
+            _ => {}
+        }
         let Some(node) = working_node(&mut self.nodes, node) else { return };
         if let Order::End(end) = order {
             node.ended = Some(end);
@@ -506,6 +524,23 @@ impl RemoteNodes {
         }
     }
 
+    /// Whether mini-batches read objects of stores.
+    pub(crate) fn have_objects(&self) -> bool {
+        self.objects.exist()
+    }
+
+    /// Looks up the objects that a mini-batch reads. The answer is a report of the leader's own machine.
+    pub(crate) fn find_objects(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
+        let failed = self.objects.find(id, files);
+        let reports = vec![NodeReport::Fetched(id.0, failed)];
+        self.pending.push_back(NodeReports { node: NodeId::ONLY, reports });
+    }
+
+    /// Forgets the objects of mini-batches that have ended.
+    pub(crate) fn forget_objects(&mut self, ids: &[MiniBatchId]) {
+        self.objects.forget(ids);
+    }
+
     /// Sends the queued messages, and does what is due.
     pub(crate) fn flush(&mut self) {
         if self.now() >= self.looked.saturating_add(LOOK_INTERVAL) {
@@ -524,6 +559,10 @@ impl RemoteNodes {
     /// Dismisses all nodes, because the job is over. Waits briefly until they know.
     pub(crate) fn close(&mut self) {
         self.is_over = true;
+        // Until the results are in the store, another process continues if this one is lost.
+        if let (Some(keeper), Some(announcer)) = (&self.keeper, self.announcer.take()) {
+            keeper.keep(announcer);
+        }
         for node in self.nodes.values_mut() {
             node.send(&ToNode::Over);
         }

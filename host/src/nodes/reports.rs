@@ -12,14 +12,14 @@ pub(super) fn is_allowed(report: &NodeReport, node: NodeId) -> bool {
         NodeReport::News(news) => worker_of(news).is_none_or(|worker| is_own(&worker)),
         NodeReport::WorkerDone(worker) | NodeReport::WorkerGone(worker) => is_own(worker),
         NodeReport::Notice(_)
-        | NodeReport::NoSpace(_)
+        | NodeReport::Arrived
         | NodeReport::GpuUse(_)
         | NodeReport::Wall(_) => true,
         NodeReport::Changed
         | NodeReport::Joined { .. }
         | NodeReport::Lost
         | NodeReport::Planned(_)
-        | NodeReport::Arrived
+        | NodeReport::NoSpace(_)
         | NodeReport::Fetched(..) => false,
     }
 }
@@ -45,9 +45,11 @@ fn worker_of(news: &NodeNews) -> Option<WorkerId> {
         | NodeNews::Late { worker, .. }
         | NodeNews::Exited { worker, .. } => Some(*worker),
         NodeNews::Standing(standing) => standing.first_starting,
-        NodeNews::Notice(_) | NodeNews::NoRoom(_) | NodeNews::Returned(_) | NodeNews::Closing => {
-            None
-        }
+        NodeNews::Notice(_)
+        | NodeNews::NoRoom(_)
+        | NodeNews::Returned(_)
+        | NodeNews::Unfetched { .. }
+        | NodeNews::Closing => None,
     }
 }
 

@@ -112,6 +112,13 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
+    /// The folder for objects is on a file system that rounds the times of files.
+    #[error(
+        "the folder for objects {} is on a file system that rounds the times of files, so machines cannot compare \
+         objects: name a folder on another file system as cache.folder in the file of datastores",
+        .0.display()
+    )]
+    CoarseTimes(PathBuf),
     /// A fetched file or folder cannot be found.
     #[error("{path}: {source}")]
     Lost {
@@ -186,6 +193,7 @@ impl StoreError {
             | Self::Request(_)
             | Self::OddName
             | Self::NotListed
+            | Self::CoarseTimes(_)
             | Self::NoCache => StoreErrorKind::Invalid,
             Self::NoRoom { .. } => StoreErrorKind::TooLarge,
             Self::Cache { source, .. } | Self::Lost { source, .. } | Self::List(source) => {

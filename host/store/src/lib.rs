@@ -12,7 +12,8 @@
 //! - `stager`: lists and fetches the objects of a job through fetcher processes;
 //! - `objects`: the job's handle on its objects;
 //! - `prefetch`: prefetches objects and evicts them, or fetches all objects; `fetch_all`: chooses
-//!   the next object if all are fetched; `fetch_queue`: a folder with its fetcher process;
+//!   the next object if all are fetched; `needed_objects` and `idle_objects`: the objects
+//!   that requests need, and those that may be evicted; `fetch_queue`: a folder with its fetcher process;
 //!   `process`: starts fetcher processes; `events`: the messages between the threads;
 //! - `store_objects`: small objects of a store, for commit logs;
 //! - `network`: the code of the fetcher process, in builds with the feature `stores`;
@@ -25,6 +26,8 @@ mod error;
 mod events;
 mod fetch_all;
 mod fetch_queue;
+mod idle_objects;
+mod needed_objects;
 #[cfg(feature = "stores")]
 mod network;
 mod objects;
@@ -34,7 +37,7 @@ mod secrets;
 mod stager;
 mod store_objects;
 
-pub use crate::protocol::store::StoreErrorKind;
+pub use crate::protocol::store::{StoreErrorKind, UnfetchedObject};
 pub use cache_dir::CachedObjects;
 pub use error::StoreError;
 pub use events::StagingReport;

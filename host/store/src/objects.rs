@@ -4,6 +4,7 @@ use super::cache_dir::CacheDir;
 use super::events::{StagingReport, StoreEvent};
 use super::fetch_all::{FetchProgress, MissingObject};
 use super::prefetch::{self, FetchPlan, PLANNER_REQUESTS};
+use crate::dataset::{Manifest, ManifestObject};
 use crate::model::Source;
 use crate::protocol::ObjectsToAsk;
 use std::future::pending;
@@ -15,6 +16,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// How often we check whether all objects are here.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// How many records of a manifest are read to find an object that can be fetched.
+const MAX_LOOKS: u32 = 100;
 
 /// The objects that a job's inputs consist of. The job holds their slots until it drops this value.
 #[derive(Debug, Default)]
@@ -22,6 +25,8 @@ pub struct JobObjects {
     fetching: Option<FetchThread>,
     /// How many requests were made for the planner.
     planner_requests: u64,
+    /// How many of the first slots hold side inputs and models.
+    other_slots: usize,
     /// The last field, so that it is dropped last: the slots are held until no process writes to them.
     slots: Vec<CacheDir>,
 }
@@ -79,6 +84,23 @@ impl JobObjects {
         source.manifest.is_some()
     }
 
+    /// Whether a path is in one of the folders for objects.
+    pub fn holds(&self, path: &Path) -> bool {
+        self.slots.iter().any(|slot| slot.holds(path))
+    }
+
+    /// Notes that the first slots, this many, do not hold inputs.
+    pub(super) fn with_other_slots(self, other_slots: usize) -> Self {
+        Self { other_slots, ..self }
+    }
+
+    /// For each folder of objects that inputs name, in order: the name of an object that can be fetched. Empty if none of
+    /// the first objects can be fetched.
+    pub fn samples(&self) -> Vec<String> {
+        let inputs = self.slots.iter().skip(self.other_slots);
+        inputs.map(|slot| sample(slot).unwrap_or_default()).collect()
+    }
+
     /// Returns a function that says whether a path belongs to an object, fetched or not. The
     /// function is fast if the caller passes the paths of a folder in their order.
     pub fn lookup(&self) -> impl FnMut(&Path) -> bool {
@@ -121,6 +143,12 @@ impl JobObjects {
         self.send(StoreEvent::Want(number, files));
     }
 
+    /// Requests these objects under a number, of which the job has no manifest. Otherwise like
+    /// [`request`](Self::request).
+    pub fn request_known(&self, number: u64, objects: Vec<(PathBuf, ManifestObject)>) {
+        self.send(StoreEvent::WantKnown(number, objects));
+    }
+
     /// Requests a file for the planner. Returns the number of the request, which differs from those of all
     /// mini-batches.
     pub fn want_one(&mut self, file: PathBuf) -> u64 {
@@ -160,6 +188,18 @@ impl JobObjects {
     pub(super) fn take_missing(&self) -> Option<MissingObject> {
         self.fetching.as_ref()?.progress.take_missing()
     }
+}
+
+/// The name of one of the first objects in a manifest that can be fetched.
+fn sample(slot: &CacheDir) -> Option<String> {
+    let mut manifest = Manifest::open(&slot.manifest()?).ok()?;
+    for _ in 0..MAX_LOOKS {
+        let record = manifest.next_object().ok()??;
+        if record.object.is_ok() {
+            return Some(record.name);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -10,17 +10,16 @@ use super::error::StoreError;
 use super::events::{StagingReport, StoreEvent};
 use super::fetch_all::{FetchProgress, FolderLists};
 use super::fetch_queue::{FetchQueue, Lost};
+use super::idle_objects::IdleObjects;
+use super::needed_objects::{
+    FailedFetch, HeldState, NeededObject, NewObject, PrefetchGroup, WaitingObject, remove_file,
+};
 use super::process::{FetcherReport, MAX_SILENCE, PARALLEL_FETCHES};
 use crate::dataset::{ManifestObject, ManifestRecord};
 use crate::model::ByteSize;
-use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-use rustix::io::Errno;
+use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind, UnfetchedObject};
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::fs;
-use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -54,59 +53,11 @@ pub(super) struct FetchPlan {
     /// Whether objects are removed once no request needs them, because not all of them fit into the
     /// cache.
     pub(super) evicts: bool,
+    /// Whether objects that no request needs stay until others need their room. The folders have no manifests, and
+    /// requests say what is known about their objects.
+    pub(super) keeps: bool,
     /// Whether all objects are fetched, in the order of the manifests. All of them fit into the cache.
     pub(super) fetches_all: bool,
-}
-
-/// An object that a request needs.
-#[derive(Debug)]
-struct NeededObject {
-    bytes: u64,
-    /// How many requests need the object. If this number becomes 0 during the download, the object
-    /// is removed when it has arrived.
-    users: usize,
-    state: HeldState,
-}
-
-#[derive(Debug)]
-enum HeldState {
-    /// The object is being fetched; the requests with these numbers wait for it.
-    Coming(Vec<u64>),
-    Here,
-    Failed(String),
-}
-
-/// A request that waits for room.
-#[derive(Debug)]
-struct WaitingObject {
-    number: u64,
-    files: Vec<PathBuf>,
-    /// The objects among the files; `None` until they have been looked up.
-    objects: Option<Vec<NewObject>>,
-}
-
-/// An object that may have to be fetched.
-#[derive(Debug)]
-struct NewObject {
-    file: PathBuf,
-    /// The index of the object's folder.
-    folder_index: usize,
-    /// The manifest's record of the object, or why it cannot be fetched.
-    known: Result<ManifestObject, String>,
-}
-
-impl NewObject {
-    fn bytes(&self) -> u64 {
-        self.known.as_ref().map_or(0, |object| object.found.length)
-    }
-}
-
-/// A request that has been admitted: there is room for its objects.
-#[derive(Debug)]
-struct PrefetchGroup {
-    files: Vec<PathBuf>,
-    /// How many of its objects are still being fetched.
-    coming: usize,
 }
 
 struct Prefetcher {
@@ -125,6 +76,8 @@ struct Prefetcher {
     coming: usize,
     /// The objects that are still to be requested, if all objects are fetched.
     lists: FolderLists,
+    /// The objects that may be evicted when there is no room.
+    idle: IdleObjects,
     progress: Arc<FetchProgress>,
     /// When progress was last reported.
     reported: Instant,
@@ -139,13 +92,18 @@ pub(super) fn run(
     arrivals: UnboundedSender<StagingReport>,
     progress: Arc<FetchProgress>,
 ) {
+    let (idle, used) = match plan.keeps {
+        true => IdleObjects::find(&plan.requests),
+        false => (IdleObjects::default(), 0),
+    };
     let requests = plan.requests.iter().enumerate();
     let queue = |(index, request)| FetchQueue::new(index, &plan.program, request, fetcher_events);
     let mut prefetcher = Prefetcher {
         queues: requests.map(queue).collect(),
         plan,
         arrivals,
-        used: 0,
+        used,
+        idle,
         held: HashMap::new(),
         waiting: VecDeque::new(),
         admitted: HashMap::new(),
@@ -157,7 +115,8 @@ pub(super) fn run(
     let mut has_more = prefetcher.request_more();
     loop {
         match events.recv_timeout(if has_more { Duration::ZERO } else { SILENCE_CHECK_INTERVAL }) {
-            Ok(StoreEvent::Want(number, files)) => prefetcher.want(number, files),
+            Ok(StoreEvent::Want(number, files)) => prefetcher.want(number, files, None),
+            Ok(StoreEvent::WantKnown(number, objects)) => prefetcher.want_known(number, objects),
             Ok(StoreEvent::Release(numbers)) => {
                 numbers.into_iter().for_each(|number| prefetcher.release(number));
             }
@@ -177,26 +136,48 @@ pub(super) fn run(
 impl Prefetcher {
     /// Handles a new request. A request whose objects are all held needs no room, so waiting requests
     /// of the planner do not delay it. Waiting requests of mini-batches do: mini-batches run in
-    /// order, and the objects of a later one could leave no room for an earlier one.
-    fn want(&mut self, number: u64, files: Vec<PathBuf>) {
+    /// order, and the objects of a later one could leave no room for an earlier one. `objects`: the objects among the
+    /// files, if they are known.
+    fn want(&mut self, number: u64, files: Vec<PathBuf>, objects: Option<Vec<NewObject>>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.folder_of(file).is_some();
         let is_after = self.waiting.iter().any(|waiting| waiting.number < PLANNER_REQUESTS);
         match is_after || files.iter().any(is_new) {
-            true => self.waiting.push_back(WaitingObject { number, files, objects: None }),
+            true => self.waiting.push_back(WaitingObject { number, files, objects }),
             false => self.register(number, files),
         }
+    }
+
+    fn want_known(&mut self, number: u64, known: Vec<(PathBuf, ManifestObject)>) {
+        let mut objects: Vec<NewObject> = Vec::new();
+        let mut seen = HashSet::new();
+        for (file, object) in &known {
+            if let Some(folder_index) = self.folder_of(file)
+                && seen.insert(file)
+            {
+                let file = file.clone();
+                objects.push(NewObject { file, folder_index, known: Ok(*object) });
+            }
+        }
+        let files = known.iter().map(|(file, _)| file.clone()).collect();
+        self.want(number, files, Some(objects));
     }
 
     /// Admits waiting requests in their order, until there is no room for the next one.
     fn admit(&mut self) {
         while let Some(WaitingObject { number, files, objects }) = self.waiting.pop_front() {
             let objects = objects.unwrap_or_else(|| self.find_objects(&files));
+            for object in &objects {
+                self.used = self.used.saturating_sub(self.idle.claim(&object.file));
+            }
             let is_new = |object: &&NewObject| !self.held.contains_key(&object.file);
             let new = objects.iter().filter(is_new);
             let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes()));
             // A single file that is larger than the cache need not wait for room: there will never be enough.
             let is_hopeless = files.len() == 1 && bytes > self.plan.room;
+            if !is_hopeless {
+                self.make_room(bytes, &objects);
+            }
             let has_room = self.used.saturating_add(bytes) <= self.plan.room;
             if !has_room && !self.held.is_empty() && !is_hopeless {
                 self.waiting.push_front(WaitingObject { number, files, objects: Some(objects) });
@@ -210,15 +191,45 @@ impl Prefetcher {
                 let state = match has_room {
                     true => self.request_object(&new),
                     // The request would not fit into an empty cache either.
-                    false => failed(&StoreError::NoRoom {
-                        files: files.len(),
-                        bytes: ByteSize(bytes),
-                        room: ByteSize(self.plan.room),
-                    }),
+                    false => {
+                        let bytes = ByteSize(bytes);
+                        let room = ByteSize(self.plan.room);
+                        let error = StoreError::NoRoom { files: files.len(), bytes, room };
+                        HeldState::Failed(FailedFetch::from(&error))
+                    }
                 };
                 self.insert(new, has_room, state);
             }
             self.register(number, files);
+        }
+    }
+
+    /// Removes idle objects until there is room for this many bytes, or none is left. Spares `wanted`.
+    fn make_room(&mut self, bytes: u64, wanted: &[NewObject]) {
+        let mut spared = Vec::new();
+        while self.used.saturating_add(bytes) > self.plan.room {
+            if let Some((file, length)) = self.idle.take_leftover() {
+                self.used = self.used.saturating_sub(length);
+                remove_file(&file);
+                continue;
+            }
+            let Some(file) = self.idle.take_released() else { break };
+            match wanted.iter().any(|object| object.file == file) {
+                true => spared.push(file),
+                false => self.evict_idle(&file),
+            }
+        }
+        self.idle.put_back(spared);
+    }
+
+    /// Removes an object that was idle, unless it is needed again.
+    fn evict_idle(&mut self, file: &Path) {
+        let Some(held) = self.held.get_mut(file) else { return };
+        held.is_listed = false;
+        if held.is_idle() {
+            self.used = self.used.saturating_sub(held.bytes);
+            self.held.remove(file);
+            remove_file(file);
         }
     }
 
@@ -259,7 +270,7 @@ impl Prefetcher {
         let new = NewObject { file, folder_index, known: object };
         match self.request_object(&new) {
             HeldState::Here => {}
-            HeldState::Failed(reason) => self.progress.note_missing(&new.file, &reason),
+            HeldState::Failed(failed) => self.progress.note_missing(&new.file, &failed.reason),
             state @ HeldState::Coming(_) => self.insert(new, true, state),
         }
     }
@@ -275,7 +286,7 @@ impl Prefetcher {
     fn insert(&mut self, new: NewObject, has_room: bool, state: HeldState) {
         let bytes = if has_room { new.bytes() } else { 0 };
         self.used = self.used.saturating_add(bytes);
-        self.held.insert(new.file, NeededObject { bytes, users: 0, state });
+        self.held.insert(new.file, NeededObject { bytes, users: 0, is_listed: false, state });
     }
 
     /// The index of the folder that holds an object. `None` for other files, and for paths that lead out of
@@ -307,16 +318,22 @@ impl Prefetcher {
     fn request_object(&mut self, new: &NewObject) -> HeldState {
         let object = match &new.known {
             Ok(object) => *object,
-            Err(reason) => return HeldState::Failed(reason.clone()),
+            Err(reason) => {
+                return HeldState::Failed(FailedFetch { reason: reason.clone(), is_final: true });
+            }
         };
-        if object.found.is_at(&new.file) {
+        // Without a manifest, another job may have left the file. If its time has no nanoseconds, it may be another
+        // version.
+        let is_exact = !self.plan.keeps || object.version == object.found.nanos;
+        if is_exact && object.found.is_at(&new.file) {
             return HeldState::Here;
         }
         let Some(queue) = self.queues.get(new.folder_index) else { return HeldState::Here };
         if self.plan.fetches_all
             && let Some(reason) = queue.given_up()
         {
-            return HeldState::Failed(reason.to_owned());
+            let reason = reason.to_owned();
+            return HeldState::Failed(FailedFetch { reason, is_final: false });
         }
         if !queue.is_served() {
             self.end_idle();
@@ -328,7 +345,7 @@ impl Prefetcher {
                 HeldState::Coming(Vec::new())
             }
             Err(error) => {
-                let state = failed(&error);
+                let state = HeldState::Failed(FailedFetch::from(&error));
                 if self.plan.fetches_all {
                     self.give_up(new.folder_index, error);
                 }
@@ -370,9 +387,10 @@ impl Prefetcher {
         let Some(request) = self.admitted.get(&number) else { return };
         let mut failed = Vec::new();
         for (index, file) in (0..).zip(&request.files) {
-            if let Some(NeededObject { state: HeldState::Failed(reason), .. }) = self.held.get(file)
+            if let Some(NeededObject { state: HeldState::Failed(found), .. }) = self.held.get(file)
             {
-                failed.push((index, reason.clone()));
+                let FailedFetch { reason, is_final } = found.clone();
+                failed.push(UnfetchedObject { file: index, reason, is_final });
             }
         }
         // The receiver may have been dropped.
@@ -395,10 +413,8 @@ impl Prefetcher {
         match report {
             Some(Ok(FromFetcher::Downloaded(name, failed))) => {
                 if let Some(file) = queue.on_arrival(&name) {
-                    self.on_arrival(
-                        &file,
-                        failed.map(|failed| StoreError::from(failed).to_string()),
-                    );
+                    let failed = failed.map(|failed| FailedFetch::from(&StoreError::from(failed)));
+                    self.on_arrival(&file, failed);
                 }
                 self.report_progress();
             }
@@ -456,7 +472,8 @@ impl Prefetcher {
     /// Marks these objects as failed.
     fn fail_all(&mut self, (files, reason): Lost) {
         for file in files {
-            self.on_arrival(&file, Some(reason.clone()));
+            let reason = reason.clone();
+            self.on_arrival(&file, Some(FailedFetch { reason, is_final: false }));
         }
     }
 
@@ -474,12 +491,12 @@ impl Prefetcher {
     }
 
     /// Notes that an object has arrived or failed.
-    fn on_arrival(&mut self, file: &Path, failed: Option<String>) {
+    fn on_arrival(&mut self, file: &Path, failed: Option<FailedFetch>) {
         let Some(held) = self.held.get_mut(file) else { return };
         match &failed {
-            Some(reason) => {
+            Some(failed) => {
                 self.progress.count(0);
-                self.progress.note_missing(file, reason);
+                self.progress.note_missing(file, &failed.reason);
             }
             None => self.progress.count(held.bytes),
         }
@@ -522,40 +539,22 @@ impl Prefetcher {
         if self.plan.fetches_all && self.held.get(file).is_some_and(is_kept) {
             return;
         }
+        if self.plan.keeps
+            && let Some(held) = self.held.get_mut(file).filter(|held| held.is_idle())
+        {
+            if !std::mem::replace(&mut held.is_listed, true)
+                && let Some(oldest) = self.idle.release(file.to_owned())
+            {
+                self.evict_idle(&oldest);
+            }
+            return;
+        }
         let Some(held) = self.held.remove(file) else { return };
         self.used = self.used.saturating_sub(held.bytes);
         if self.plan.evicts && matches!(held.state, HeldState::Here) {
-            // A file that cannot be removed now is removed later with the whole folder.
-            let _ = open_without_links(file).and_then(|(_folder, file)| fs::remove_file(file));
+            remove_file(file);
         }
     }
-}
-
-/// Opens the folder of a file without following links. Returns the open folder, and a path to the
-/// file through this folder. A compromised fetcher process could have replaced a folder by a link.
-fn open_without_links(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
-    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
-        return Err(ErrorKind::InvalidInput.into());
-    };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = match openat2(CWD, folder, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // Old kernels do not have openat2, and some containers block it.
-        Err(Errno::NOSYS | Errno::PERM) => {
-            let root = rustix::fs::open("/", flags, Mode::empty())?;
-            let mut parts = folder.components().skip(1);
-            parts.try_fold(root, |folder, part| {
-                openat(&folder, part.as_os_str(), flags | OFlags::NOFOLLOW, Mode::empty())
-            })?
-        }
-        opened => opened?,
-    };
-    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
-    Ok((folder, path))
-}
-
-/// The state of an object that cannot be fetched.
-fn failed(error: &StoreError) -> HeldState {
-    HeldState::Failed(error.to_string())
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Finds the objects that a job reads from stores, and starts fetcher processes that copy them to
 //! this machine.
 
-use super::cache_dir::{self, CacheDir};
+use super::cache_dir::{self, CacheDir, TimeResolution};
 use super::config::{configure, is_endpoint};
 use super::error::StoreError;
 use super::fetch_all::MissingObject;
@@ -14,6 +14,7 @@ use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, StoreTask, WantedObjects};
 use crate::spec::Datastores;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use walkdir::WalkDir;
@@ -103,6 +104,7 @@ impl Stager<'_> {
     ) -> Result<(Vec<JobInput>, JobObjects), StoreError> {
         let mut staged = Vec::new();
         let mut found = FoundObjects::default();
+        let other_slots = kept.slots.len();
         for input in inputs {
             let what = format!("input '{}'", input.name);
             let to = (&mut kept, &mut found);
@@ -115,7 +117,82 @@ impl Stager<'_> {
             });
         }
         let objects = self.objects(kept, found, timing).map_err(StoreError::Thread)?;
+        Ok((staged, objects.with_other_slots(other_slots)))
+    }
+
+    /// As [`stage`](Self::stage), for inputs that another machine has listed. Fetches only objects that are
+    /// [requested](JobObjects::request_known). `are_objects`: for each path of an input that is in a store, in order:
+    /// whether it is that of an object. `samples`: for each folder of a store, an object in it, to find out whether this
+    /// machine may read it.
+    ///
+    /// # Errors
+    /// If a store does not let this machine read the objects, or the cache cannot be used.
+    pub fn stage_listed(
+        &self,
+        inputs: &[JobInput],
+        timing: FetchTiming,
+        (are_objects, samples): (&[bool], &[String]),
+        mut kept: KeptObjects,
+        watch: &mut Watch<'_>,
+    ) -> Result<(Vec<JobInput>, JobObjects), StoreError> {
+        let mut staged = Vec::new();
+        let mut requests = Vec::new();
+        let mut are_objects = are_objects.iter().copied();
+        for input in inputs {
+            let named = |error: StoreError| error.with_input(&format!("input '{}'", input.name));
+            let mut paths = Vec::new();
+            for fetch in self.folder_fetches(input).map_err(named)? {
+                let slot = self.acquire(&fetch).map_err(named)?;
+                let times = TimeResolution::probe(slot.folder());
+                if !times.map_err(|e| named(self.cache_error(e)))?.keeps_times() {
+                    return Err(named(StoreError::CoarseTimes(self.cache.to_owned())));
+                }
+                let sample = samples.get(requests.len()).cloned().unwrap_or_default();
+                let request = self.request(&fetch, &slot, StoreTask::Check(sample.clone()));
+                if !sample.is_empty() {
+                    self.run_request(&request, watch).map_err(named)?;
+                }
+                for path in &fetch.paths {
+                    let is_object = are_objects.next().unwrap_or_default();
+                    if !is_object && matches!(fetch.wanted, WantedObjects::Named(_)) {
+                        make_folder(&slot, path).map_err(|e| named(self.cache_error(e)))?;
+                    }
+                }
+                paths.extend(fetch.paths_on_machine(&slot, timing));
+                kept.slots.push(slot);
+                requests.push(request);
+            }
+            staged.push(if paths.is_empty() {
+                input.clone()
+            } else {
+                JobInput { paths, ..input.clone() }
+            });
+        }
+        let KeptObjects { slots, bytes } = kept;
+        if requests.is_empty() {
+            return Ok((staged, JobObjects::complete(slots)));
+        }
+        let plan = FetchPlan {
+            program: self.program.to_owned(),
+            requests,
+            room: self.datastores.cache_size().0.saturating_sub(bytes),
+            evicts: true,
+            keeps: true,
+            fetches_all: false,
+        };
+        let objects = JobObjects::start_fetching(slots, plan).map_err(StoreError::Thread)?;
         Ok((staged, objects))
+    }
+
+    /// The slot for these objects.
+    fn acquire(&self, fetch: &FolderFetch) -> Result<CacheDir, StoreError> {
+        cache_dir::prune(self.cache, self.datastores.cache_size().0);
+        let slot = CacheDir::acquire(self.cache, &fetch.cache_key());
+        slot.map_err(|source| self.cache_error(source))
+    }
+
+    fn cache_error(&self, source: io::Error) -> StoreError {
+        StoreError::Cache { folder: self.cache.to_owned(), source }
     }
 
     /// Fetches a folder of objects, or a single object, and waits for it. Returns its path on this machine.
@@ -177,7 +254,8 @@ impl Stager<'_> {
     /// The plan to fetch all objects of these folders, which fit into the cache together.
     fn plan_for_all(&self, requests: Vec<FetchRequest>) -> FetchPlan {
         let program = self.program.to_owned();
-        FetchPlan { program, requests, room: u64::MAX, evicts: false, fetches_all: true }
+        let room = u64::MAX;
+        FetchPlan { program, requests, room, evicts: false, keeps: false, fetches_all: true }
     }
 
     /// Lists what an input names. Returns its paths on this machine; an empty list if the input names no
@@ -193,10 +271,7 @@ impl Stager<'_> {
         let size = self.datastores.cache_size().0;
         let mut paths = Vec::new();
         for folder_fetch in self.folder_fetches(input)? {
-            cache_dir::prune(self.cache, size);
-            let slot = CacheDir::acquire(self.cache, &folder_fetch.cache_key());
-            let slot =
-                slot.map_err(|source| StoreError::Cache { folder: self.cache.to_owned(), source })?;
+            let slot = self.acquire(&folder_fetch)?;
             (watch.say)(&format!("{what}: inspecting {}", folder_fetch.shown));
             let most = size.saturating_sub(kept.bytes);
             let wanted = folder_fetch.wanted.clone();
@@ -211,16 +286,7 @@ impl Stager<'_> {
                 true => kept.bytes += so_far.bytes,
                 false => found.bytes += so_far.bytes,
             }
-            let data = slot.data();
-            // With the folder itself as input, the guest would see all its objects. With a glob, it
-            // sees only those of its mini-batch.
-            let below = |path: &String| match (path.as_str(), timing) {
-                ("", FetchTiming::OnDemand) => data.join("**"),
-                (path, _) => data.join(path),
-            };
-            paths.extend(
-                folder_fetch.paths.iter().map(|path| below(path).to_string_lossy().into_owned()),
-            );
+            paths.extend(folder_fetch.paths_on_machine(&slot, timing));
             kept.slots.push(slot);
             found.requests.push(request);
         }
@@ -247,7 +313,7 @@ impl Stager<'_> {
             requests.iter().for_each(|request| remove_objects(&request.folder));
         }
         let program = self.program.to_owned();
-        let plan = FetchPlan { program, requests, room, evicts, fetches_all: false };
+        let plan = FetchPlan { program, requests, room, evicts, keeps: false, fetches_all: false };
         JobObjects::start_fetching(slots, plan)
     }
 
@@ -373,6 +439,18 @@ impl Stager<'_> {
 }
 
 impl FolderFetch {
+    /// The paths that the input names, on this machine.
+    fn paths_on_machine(&self, slot: &CacheDir, timing: FetchTiming) -> Vec<String> {
+        let data = slot.data();
+        // With the folder itself as input, the guest would see all its objects. With a glob, it
+        // sees only those of its mini-batch.
+        let below = |path: &String| match (path.as_str(), timing) {
+            ("", FetchTiming::OnDemand) => data.join("**"),
+            (path, _) => data.join(path),
+        };
+        self.paths.iter().map(|path| below(path).to_string_lossy().into_owned()).collect()
+    }
+
     /// Identifies these objects among the objects of this and other jobs.
     fn cache_key(&self) -> String {
         let public = ["account_name", "region"];
@@ -397,6 +475,22 @@ fn shown(address: &Address) -> String {
         }
         _ => address.to_string(),
     }
+}
+
+/// Makes a folder for objects. Replaces files and links in its path, which an earlier job may have left.
+fn make_folder(slot: &CacheDir, path: &str) -> io::Result<()> {
+    let mut folder = slot.data();
+    for part in path.split('/') {
+        folder.push(part);
+        if folder.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
+            fs::remove_file(&folder)?;
+        }
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Removes all objects that an earlier job left: they would take room that objects of this job need.

@@ -25,8 +25,8 @@ mod testing;
 pub use bounds::PlannerQuestion;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
-    Assignment, CutOptions, FromPlanner, FromWorker, FromZygote, Loading, MayOpen, ObjectsToAsk,
-    PROTOCOL_VERSION, PlanRequest, ToWorker, ToZygote, WorkerSetup, ZygoteLimits,
+    Assignment, CutOptions, FromPlanner, FromWorker, FromZygote, GrantedObject, Loading, MayOpen,
+    ObjectsToAsk, PROTOCOL_VERSION, PlanRequest, ToWorker, ToZygote, WorkerSetup, ZygoteLimits,
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};

@@ -1,6 +1,7 @@
 //! The messages between leader, planner, workers, and the zygote: the process from which planners and workers
 //! are forked.
 
+use sandmill_files::ManifestObject;
 use sandmill_model::{
     AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, JobModel,
     Limits, MiniBatch, MiniBatchId, Mount, OsSandbox, OutputFormat, Sample, SliceSize, Source,
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of all messages and of the framing. Increase it with every change of either.
-pub const PROTOCOL_VERSION: u32 = 18;
+pub const PROTOCOL_VERSION: u32 = 19;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +47,18 @@ pub struct Assignment {
     pub attempt: u32,
     /// Whether this attempt is the last, even if it fails.
     pub is_last: bool,
+    /// The objects of stores that the node must fetch before a worker gets the attempt. Empty if the leader's machine
+    /// runs the workers: it fetches objects before it grants anything.
+    pub objects: Vec<GrantedObject>,
+}
+
+/// An object that a node must fetch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantedObject {
+    /// The position of its file in [`MiniBatch::reads`].
+    pub file: u32,
+    /// The length, time and version that the leader has found.
+    pub known: ManifestObject,
 }
 
 impl Assignment {

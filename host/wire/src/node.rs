@@ -67,6 +67,20 @@ pub struct PrepareRequest {
     /// Whether the job certainly starts from the beginning, and is not resumed. If so, the node
     /// starts processes before they are needed.
     pub begins: bool,
+    /// What the leader's machine has found in stores. `None` if this node lists the stores itself.
+    pub listed: Option<ListedInputs>,
+}
+
+/// What one machine has found when it listed the inputs that are in stores. Other machines need not list them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListedInputs {
+    /// For each path of an input that is in a store, in order: whether it is that of an object, and not of a folder or a
+    /// glob.
+    pub are_objects: Vec<bool>,
+    /// For each folder of a store, in order: the name of an object in it. Empty if no object can be fetched.
+    pub samples: Vec<String>,
+    /// A digest of the inputs' sources, without the folders on the machine.
+    pub sources: String,
 }
 
 /// What a node found for a job.
@@ -91,6 +105,8 @@ pub struct NodeFindings {
     pub runtime: Option<String>,
     /// What the user should know, one line each.
     pub notices: Vec<String>,
+    /// What was found in stores.
+    pub listed: ListedInputs,
 }
 
 /// A model that a node inspected.

@@ -36,6 +36,10 @@ impl NodePolicy {
     /// [`NodePolicy::AHEAD_TIME`], and at least one.
     pub const AHEAD: usize = 63;
 
+    /// If objects of stores are fetched for mini-batches, a worker's queue has at least this many: while one runs, the
+    /// objects of the next ones arrive.
+    pub const AHEAD_OBJECTS: usize = 3;
+
     /// How much work a worker has in its queue: just enough that it does not idle during the leader's pauses.
     pub const AHEAD_TIME: Duration = Duration::from_millis(8);
 

@@ -2,6 +2,7 @@
 //! descriptors, and rows stay in part files. Times are sent as ages (the time since an event), because the
 //! clocks of two machines differ.
 
+use crate::store::UnfetchedObject;
 use crate::{Assignment, FromPlanner};
 use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, NodeId, WallState, WorkerId};
 use serde::{Deserialize, Serialize};
@@ -169,6 +170,16 @@ pub enum NodeNews {
         how: String,
         /// Whether the exit was expected.
         expected: bool,
+    },
+    /// An attempt did not begin, because the node could not fetch these objects. The others are here.
+    Unfetched {
+        /// The mini-batch.
+        id: MiniBatchId,
+        /// From 1.
+        attempt: u32,
+        /// The objects, by the positions of their files in
+        /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads).
+        objects: Vec<UnfetchedObject>,
     },
 }
 

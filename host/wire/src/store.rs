@@ -83,6 +83,8 @@ pub enum StoreTask {
     Put,
     /// Do what [`ObjectCall`] messages ask for.
     Objects,
+    /// Find out whether the store lets this machine read the object of this name. It need not exist.
+    Check(String),
 }
 
 /// A call to a process that creates, reads, lists and removes objects. The names in a call are below the
@@ -184,6 +186,18 @@ pub struct Failed {
     pub text: String,
 }
 
+/// An object that a node could not fetch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfetchedObject {
+    /// The position of its file among those that were asked for: see
+    /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads).
+    pub file: u32,
+    /// Why, as text for the user.
+    pub reason: String,
+    /// Whether no machine can fetch it: it does not exist, or it has changed since it was listed.
+    pub is_final: bool,
+}
+
 /// The kinds of errors with a store, so that programs can decide what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoreErrorKind {
@@ -216,6 +230,11 @@ pub enum StoreErrorKind {
 }
 
 impl StoreErrorKind {
+    /// Whether an object that failed for this reason cannot be fetched by any other machine either.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::NotFound | Self::Changed)
+    }
+
     /// The kind of an error from the local file system.
     pub fn of_disk(error: &io::Error) -> Self {
         if is_full(error) { Self::DiskFull } else { Self::Disk }

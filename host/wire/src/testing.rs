@@ -1,7 +1,7 @@
 //! One sample value of each message that tests build. A test sets only the fields that matter to it:
 //! `WorkerSetup { gpu, ..WorkerSetup::sample(job_dir) }`.
 
-use super::node::{NodeFindings, PrepareRequest};
+use super::node::{ListedInputs, NodeFindings, PrepareRequest};
 use super::store::{FetchRequest, StoreConfig, StoreTask};
 use super::{FromPlanner, PROTOCOL_VERSION, WorkerSetup};
 use sandmill_model::{
@@ -55,6 +55,7 @@ impl PrepareRequest {
             job_store: None,
             job_file: None,
             begins: true,
+            listed: None,
         }
     }
 }
@@ -72,6 +73,7 @@ impl NodeFindings {
             budget: 0,
             runtime: None,
             notices: Vec::new(),
+            listed: ListedInputs::default(),
         }
     }
 }

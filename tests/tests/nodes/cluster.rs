@@ -74,9 +74,26 @@ impl Cluster {
         Agent::start(&self.urls[1], self.folder.path(), number, (options, environment))
     }
 
+    /// Adds an agent to those that the cluster counts, and waits until it listens to offers.
+    pub(crate) fn add_agent(&mut self, options: &[&str], environment: &[(String, String)]) {
+        let agent = self.agent_with(self.agents.len(), options, environment);
+        agent.until("waits for jobs");
+        self.agents.push(agent);
+    }
+
+    /// How many agents were started.
+    pub(crate) fn count(&self) -> usize {
+        self.agents.len()
+    }
+
+    /// A path in the folder of the agents' settings.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Writes a file into the folder of the agents' settings. Only its owner can read it. Returns its path.
     pub(crate) fn file(&self, name: &str, content: &str) -> String {
-        let path = self.folder.path().join(name);
+        let path = self.path(name);
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         path.to_str().unwrap().to_owned()

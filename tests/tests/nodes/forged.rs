@@ -272,6 +272,7 @@ fn an_order_that_was_not_signed_is_refused() {
         job: "forged".to_owned(),
         run: "20260101T000000Z-00000000".to_owned(),
         expected: Some(expected),
+        listed: Default::default(),
     };
     let changes: [fn(&mut JobForNode); 6] = [
         // Not changed: the agent looks for the job file.

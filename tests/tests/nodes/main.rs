@@ -1,5 +1,5 @@
 //! Jobs whose workers run on several machines, connected by a broker. Each machine is an agent, a process of its
-//! own. The output and the job's store are in the folder that they share.
+//! own. The output and the job's store are in the folder that they share. In `inputs`, data and results are in a store.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -8,6 +8,7 @@ mod cluster;
 mod followed;
 mod forged;
 mod hostile;
+mod inputs;
 mod leads;
 mod losses;
 mod outputs;

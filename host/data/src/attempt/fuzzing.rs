@@ -56,7 +56,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     }
     let work = MiniBatchWork::Files(paths.iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
-    let assignment = Assignment { mini_batch, attempt: 1, is_last: false };
+    let assignment = Assignment { mini_batch, attempt: 1, is_last: false, objects: Vec::new() };
     let length = rows.segment().len() as u64;
     let segment = Segment { offset: 0, length, checksum: 0, rows: rows.rows() };
     let result = tally.map(|tally| (tally, segment, false));

@@ -147,7 +147,7 @@ mod tests {
     fn assignment() -> Assignment {
         let work = MiniBatchWork::Files(["a", "b"].into());
         let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
-        Assignment { mini_batch, attempt: 2, is_last: false }
+        Assignment { mini_batch, attempt: 2, is_last: false, objects: Vec::new() }
     }
 
     #[test]

@@ -71,6 +71,12 @@ impl RetryPolicy {
     /// How often the leader looks near the job's end for mini-batches that take too long.
     pub const TWIN_INTERVAL: Duration = Duration::from_millis(500);
 
+    /// If a node could not fetch an object of a store, and there is no other node, it tries again after this time.
+    pub const FETCH_PAUSE: Duration = Duration::from_secs(5);
+
+    /// The same, if the job asks for more nodes than it has.
+    pub const FETCH_JOIN_PAUSE: Duration = Duration::from_secs(30);
+
     /// How long running mini-batches may continue after a cancellation.
     pub const CANCEL_GRACE: Duration = Duration::from_secs(10);
 

@@ -70,6 +70,8 @@ pub(super) enum MachineAction {
     Spawn(WorkerId, Option<u32>),
     /// Queue an attempt in a worker, after the attempts that the worker already has.
     Assign(WorkerId, Assignment),
+    /// Take an attempt back whose objects are still being fetched.
+    Withdraw(WorkerId, MiniBatchId, u32),
     /// Queue an attempt in a worker, before the attempts that the worker already has. The worker is waiting
     /// after a failed attempt.
     AssignFirst(WorkerId, Assignment),
@@ -90,6 +92,7 @@ impl From<NodeAction> for MachineAction {
         match action {
             NodeAction::Spawn(worker, gpu) => Self::Spawn(worker, gpu),
             NodeAction::Assign(worker, assignment) => Self::Assign(worker, assignment),
+            NodeAction::Withdraw(worker, id, attempt) => Self::Withdraw(worker, id, attempt),
             NodeAction::AssignFirst(worker, assignment) => Self::AssignFirst(worker, assignment),
             NodeAction::GoOn(worker) => Self::GoOn(worker),
             NodeAction::Shutdown(worker) => Self::Shutdown(worker),

@@ -25,6 +25,8 @@ impl NodeMachine {
     /// When something must happen if this worker sends nothing.
     fn deadline_of(&self, worker: &LiveWorker, past_init: bool) -> Option<Duration> {
         let (since, time_out) = match worker.activity {
+            // A slow store is not the worker's fault.
+            Activity::Loading(_) if worker.awaits_objects() => return None,
             Activity::Loading(since) => (since, self.policy.load_timeout),
             Activity::Running(since) | Activity::ShuttingDown(since) => {
                 (since, self.policy.run_timeout)

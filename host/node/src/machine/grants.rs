@@ -3,6 +3,7 @@
 use super::worker::{Activity, HeldAttempt};
 use super::{NodeAction, NodeMachine};
 use crate::model::{AttemptReport, Failure, FailureKind, MiniBatchId, WorkerId};
+use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, Grant, NodeNews};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +14,9 @@ impl NodeMachine {
     /// a worker that waits after a failed attempt.
     pub(super) fn begin(&mut self, grant: Grant) {
         let Grant { assignment, failed_on } = grant;
-        let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && assignment.attempt > 1;
+        // A waiting worker must not wait for objects: they may need the room that those of its queue take.
+        let is_quick = assignment.attempt > 1 && assignment.objects.is_empty();
+        let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && is_quick;
         let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
             Some(id) => self.assign(id, assignment),
@@ -138,7 +141,7 @@ impl NodeMachine {
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
             (false, _) if awaits_decision && !gpu_is_broken => {
-                self.waiting.insert(id, !restarts_slowly);
+                self.waiting.insert(id, !restarts_slowly && !held.has_objects);
             }
             (false, _) => {}
         }
@@ -157,8 +160,46 @@ impl NodeMachine {
         });
         // If no worker has it, the report of its end is on its way to the leader.
         let Some((worker, held)) = found else { return };
+        if held.awaits_objects {
+            return self.withdraw(worker, (id, attempt));
+        }
         held.is_cancelled = true;
         self.end_cancelled(worker);
+    }
+
+    /// Takes back an attempt that its worker does not have yet.
+    fn withdraw(&mut self, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
+        if let Some(live) = self.workers.get_mut(&worker)
+            && live.remove_awaiting((id, attempt), self.now)
+        {
+            self.act(NodeAction::Withdraw(worker, id, attempt));
+        }
+    }
+
+    /// Notes that a worker gets an attempt, whose objects are here. Its time to load begins.
+    pub(super) fn on_fetched(&mut self, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
+        let Some(live) = self.workers.get_mut(&worker) else { return };
+        let is_it = |held: &&mut HeldAttempt| (held.id, held.attempt) == (id, attempt);
+        let Some(held) = live.held.iter_mut().find(is_it) else { return };
+        held.awaits_objects = false;
+        let is_first = live.held.front().is_some_and(|first| first.id == id);
+        if is_first && matches!(live.activity, Activity::Loading(_)) {
+            live.activity = Activity::Loading(self.now);
+            live.picked = self.now;
+        }
+    }
+
+    /// Returns an attempt to the leader, because these objects could not be fetched.
+    pub(super) fn on_unfetched(
+        &mut self,
+        worker: WorkerId,
+        (id, attempt): (MiniBatchId, u32),
+        objects: Vec<UnfetchedObject>,
+    ) {
+        let Some(live) = self.workers.get_mut(&worker) else { return };
+        if live.remove_awaiting((id, attempt), self.now) {
+            self.report(NodeNews::Unfetched { id, attempt, objects });
+        }
     }
 
     /// Kills a worker whose first attempt is cancelled: a call of `run` cannot be ended in another way. The
@@ -204,7 +245,8 @@ impl NodeMachine {
         (picked, running): (Duration, Option<Duration>),
         failure: Failure,
     ) {
-        let first = held.pop_front();
+        // The worker does not have an attempt whose objects are still being fetched.
+        let first = held.pop_front_if(|first| !first.awaits_objects);
         self.give_back(held);
         if let Some(first) = first {
             let since = |at: Duration| self.now.saturating_sub(at);

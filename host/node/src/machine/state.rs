@@ -83,6 +83,10 @@ impl NodeMachine {
             NodeMessage::Ready(worker, init) => self.on_ready(worker, init),
             NodeMessage::Restarting(worker) => self.on_restarting(worker),
             NodeMessage::InitFailed(worker, failure) => self.on_init_failed(worker, failure),
+            NodeMessage::Fetched(worker, id, attempt) => self.on_fetched(worker, (id, attempt)),
+            NodeMessage::Unfetched(worker, id, attempt, objects) => {
+                self.on_unfetched(worker, (id, attempt), objects);
+            }
             NodeMessage::Started(worker, id) => self.on_started(worker, id),
             NodeMessage::Finished(worker, report) => self.on_finished(worker, report),
             NodeMessage::Overrun(worker, failure) => self.on_overrun(worker, failure),

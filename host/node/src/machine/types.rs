@@ -1,6 +1,7 @@
 //! The inputs and outputs of a node's machine.
 
 use crate::model::{AttemptReport, CallStats, Failure, MiniBatchId, WorkerExit, WorkerId};
+use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, NodeNews};
 
 /// What happened on a node.
@@ -19,6 +20,10 @@ pub enum NodeMessage {
     Restarting(WorkerId),
     /// A worker's `init` failed, or the worker could not load the component. The worker will exit.
     InitFailed(WorkerId, Failure),
+    /// The objects of an attempt of this worker are here, and the worker gets the attempt.
+    Fetched(WorkerId, MiniBatchId, u32),
+    /// These objects of an attempt of this worker could not be fetched. The worker has not got the attempt.
+    Unfetched(WorkerId, MiniBatchId, u32, Vec<UnfetchedObject>),
     /// A worker has called `run`.
     Started(WorkerId, MiniBatchId),
     /// An attempt ended.
@@ -41,8 +46,11 @@ pub enum NodeMessage {
 pub enum NodeAction {
     /// Start a worker process, with the index of the GPU that is leased to it.
     Spawn(WorkerId, Option<u32>),
-    /// Give a worker an attempt to run after its other attempts.
+    /// Give a worker an attempt to run after its other attempts. If the attempt has objects, fetch them first. The result
+    /// is [`NodeMessage::Fetched`] or [`NodeMessage::Unfetched`].
     Assign(WorkerId, Assignment),
+    /// Do not give this attempt to this worker. Its objects are still being fetched.
+    Withdraw(WorkerId, MiniBatchId, u32),
     /// Give an attempt to a worker that waits after a failed attempt. The worker runs it before its
     /// queue.
     AssignFirst(WorkerId, Assignment),

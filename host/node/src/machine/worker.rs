@@ -45,6 +45,10 @@ pub(super) struct HeldAttempt {
     is_last: bool,
     /// Whether the attempt must not run, because its mini-batch has succeeded on another node.
     pub(super) is_cancelled: bool,
+    /// Whether the attempt reads objects of stores that this node fetches.
+    pub(super) has_objects: bool,
+    /// Whether these objects are still being fetched. The worker does not have the attempt yet.
+    pub(super) awaits_objects: bool,
 }
 
 impl HeldAttempt {
@@ -55,6 +59,8 @@ impl HeldAttempt {
             items: assignment.mini_batch.planned_items(),
             is_last: assignment.is_last,
             is_cancelled: false,
+            has_objects: !assignment.objects.is_empty(),
+            awaits_objects: !assignment.objects.is_empty(),
         }
     }
 
@@ -123,6 +129,13 @@ impl LiveWorker {
 
     /// How many mini-batches should wait in its queue.
     fn queue_target(&self) -> usize {
+        let fetches = self.held.iter().any(|held| held.has_objects);
+        let least = if fetches { NodePolicy::AHEAD_OBJECTS } else { 1 };
+        self.pace_target().max(least)
+    }
+
+    /// How many mini-batches should wait so that the worker does not idle while the leader pauses.
+    fn pace_target(&self) -> usize {
         let Some(pace) = self.pace else { return 1 };
         let count = NodePolicy::AHEAD_TIME.as_nanos() / pace.as_nanos().max(1);
         (count as usize).clamp(1, NodePolicy::AHEAD)
@@ -140,6 +153,29 @@ impl LiveWorker {
             | Activity::ShuttingDown(_)
             | Activity::Doomed(_) => None,
         }
+    }
+
+    /// Whether it waits for the objects of its first attempt.
+    pub(super) fn awaits_objects(&self) -> bool {
+        self.held.front().is_some_and(|first| first.awaits_objects)
+    }
+
+    /// Removes an attempt that the worker does not have yet. Returns whether there was one.
+    pub(super) fn remove_awaiting(
+        &mut self,
+        (id, attempt): (MiniBatchId, u32),
+        now: Duration,
+    ) -> bool {
+        let is_it =
+            |held: &HeldAttempt| held.awaits_objects && (held.id, held.attempt) == (id, attempt);
+        let Some(place) = self.held.iter().position(is_it) else { return false };
+        self.held.remove(place);
+        if place == 0 && matches!(self.activity, Activity::Loading(_)) {
+            self.picked = now;
+            self.activity =
+                if self.held.is_empty() { Activity::Idle } else { Activity::Loading(now) };
+        }
+        true
     }
 
     /// Whether starting an instance takes longer than a mini-batch takes.

@@ -92,7 +92,7 @@ fn started(id: u64) -> FromWorker {
 fn assignment(id: u64, files: usize) -> ToWorker {
     let work = MiniBatchWork::Files(vec!["some/file/name.png"; files].into_iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(id), 0, work);
-    ToWorker::Run(Assignment { mini_batch, attempt: 1, is_last: false })
+    ToWorker::Run(Assignment { mini_batch, attempt: 1, is_last: false, objects: Vec::new() })
 }
 
 #[tokio::test]

@@ -113,8 +113,9 @@ fn a_job_with_a_broker_needs_a_job_store() {
     insta::assert_snapshot!(errors_with_broker(&format!("{LEAST}output: results\njob_store: []\n"), &[]), @"job.yaml:4: job_store: found a list; expected a path to a folder, or an address in a store");
 }
 
+/// Inputs, side inputs, models, results and the commit log may be in stores.
 #[test]
-fn data_in_stores_needs_a_job_without_a_broker() {
+fn a_job_with_a_broker_may_use_stores() {
     let stored = r#"
 entry_script: script.wasm
 inputs:
@@ -126,26 +127,13 @@ side_inputs:
   local: weights
 models:
   digits: {path: "gs://bucket/digits.onnx"}
+output: s3://bucket/results
 "#;
-    let results = "output: s3://bucket/results\n";
-    assert!(SpecFixture::new().load(format!("{stored}{results}"), &[]).is_ok());
-    let with = |text: &str| errors_with_broker(&format!("{stored}{text}"), &[]);
-    insta::assert_snapshot!(with(results), @"
-    job.yaml: job_store: missing; with a broker, a job needs it: set job_store to the path of a folder that all machines share, or to an address in a store
-    job.yaml:4: inputs.images.path: found s3://bucket/images/*.csv; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
-    job.yaml:5: inputs.more.path: found https://example.org/a.csv; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
-    job.yaml:6: inputs.nightly.path: found datastore://nightly/a.csv; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
-    job.yaml:8: side_inputs.labels.path: found az://container/labels; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
-    job.yaml:11: models.digits.path: found gs://bucket/digits.onnx; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder
-    job.yaml:12: output: found s3://bucket/results; with a broker, results can go to a store only if job_store is in a store, too (e.g. s3://bucket/jobs): name a folder that all machines share, or two addresses
-    ");
-    insta::assert_snapshot!(errors_with_broker(SHARED, &[("output", "s3://bucket/results")]), @"--set output: found s3://bucket/results; with a broker, results can go to a store only if job_store is in a store, too (e.g. s3://bucket/jobs): name a folder that all machines share, or two addresses");
-    insta::assert_snapshot!(errors_with_broker(SHARED, &[("inputs.images", "s3://bucket/images")]), @"--set inputs.images: inputs.images.path: found s3://bucket/images; data in a store is not yet possible with a broker: copy it to a folder that all machines share, and name that folder");
-    let both = [("output", "s3://bucket/results"), ("job_store", "s3://bucket/jobs")];
-    assert!(SpecFixture::new().load_with_broker(SHARED, &both).is_ok());
-    // A job without data does not read its inputs.
-    let void = [("inputs.images", "s3://bucket/images"), ("rank_mini_batch_count", "3")];
-    assert!(SpecFixture::new().load_with_broker(SHARED, &void).is_ok());
+    let spec = job_with_broker(&format!("{stored}job_store: stores\n"), &[]);
+    assert_eq!(spec.addresses().len(), 7);
+    insta::assert_snapshot!(errors_with_broker(stored, &[]), @"job.yaml: job_store: missing; with a broker, a job needs it: set job_store to the path of a folder that all machines share, or to an address in a store");
+    let spec = job_with_broker(&format!("{stored}job_store: s3://bucket/jobs\n"), &[]);
+    assert_eq!(spec.addresses().len(), 8);
 }
 
 #[test]

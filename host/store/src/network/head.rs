@@ -1,6 +1,6 @@
 //! Asks a store for the metadata of objects, by name.
 
-use super::error_text::{FetchError, is_out_of_reach};
+use super::error_text::{FetchError, StoreAction, is_out_of_reach};
 use super::open::OpenStore;
 use crate::protocol::store::FetchRequest;
 use object_store::path::Path as Key;
@@ -25,6 +25,19 @@ pub(super) async fn head_all(
     let mut answers = tasks.join_all().await;
     answers.sort_by_key(|(index, _)| *index);
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
+}
+
+/// Finds out whether the store lets this machine read an object. The object may be gone.
+pub(super) async fn check(request: &FetchRequest, name: &str) -> Result<(), FetchError> {
+    let config = &request.store;
+    let action = || StoreAction::Read(name.to_owned(), request.shown.clone());
+    let failed = |error| FetchError::store(error, action(), config);
+    let store = OpenStore::open(config).map_err(failed)?;
+    let key = key(&store, request, name)?;
+    match head_one(&store, &key).await {
+        Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
+        Err(error) => Err(failed(error)),
+    }
 }
 
 /// The key of an object of this name.

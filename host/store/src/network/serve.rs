@@ -3,6 +3,7 @@
 use super::cache_dir::WRITABLE_FOLDERS;
 use super::download_all::serve as serve_requests;
 use super::error_text::FetchError;
+use super::head::check;
 use super::listing::{ListingExtent, list};
 use super::object_calls::serve_calls;
 use super::upload::upload_folder;
@@ -99,6 +100,7 @@ async fn work(
             list(request, wanted, extent, &mut progress).await
         }
         (StoreTask::Put, _) => upload_folder(request, &mut progress).await,
+        (StoreTask::Check(name), _) => check(request, name).await.map(|()| Fetched::default()),
         (StoreTask::Serve, Some(requests)) => {
             serve_requests(request, requests, report).await.map(|()| Fetched::default())
         }
@@ -125,7 +127,7 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let mut folders = match request.task {
         StoreTask::List { .. } | StoreTask::Serve => slot_folders(FolderRights::Write),
         StoreTask::Put => vec![rule(request.folder.clone(), FolderRights::Read)],
-        StoreTask::Objects => Vec::new(),
+        StoreTask::Objects | StoreTask::Check(_) => Vec::new(),
     };
     folders.extend(NETWORK_FILES.iter().map(|path| rule(path.into(), FolderRights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);

@@ -39,6 +39,7 @@ impl JobMachine {
 
     fn grant_to_free(&mut self) {
         let mut grants: BTreeMap<NodeId, Vec<Grant>> = BTreeMap::new();
+        self.grant_troubled(&mut grants);
         loop {
             let turns = self.turns();
             let retry = self.queue.due_retry(turns).map(|retry| retry.failed_on);
@@ -123,7 +124,7 @@ impl JobMachine {
         Grant { assignment: self.assignment(pending), failed_on }
     }
 
-    fn note_grant(&mut self, pending: PendingMiniBatch, node: NodeId) {
+    pub(super) fn note_grant(&mut self, pending: PendingMiniBatch, node: NodeId) {
         let id = pending.mini_batch.id;
         self.granted.insert(id, GrantedMiniBatch::new(pending, node, self.now));
     }

@@ -20,7 +20,8 @@ impl JobMachine {
         let mini_batch = pending.mini_batch.clone();
         let attempt = pending.attempt;
         let is_last = attempt >= self.policy.max_try || is_unreadable(&mini_batch);
-        Assignment { mini_batch, attempt, is_last }
+        // The connection to another machine adds the objects.
+        Assignment { mini_batch, attempt, is_last, objects: Vec::new() }
     }
 
     /// Handles an attempt whose worker is gone and cannot report on it.

@@ -22,6 +22,7 @@ mod state;
 mod thresholds;
 mod twins;
 mod types;
+mod unfetched;
 mod unknown_keys;
 
 pub use state::JobMachine;

@@ -61,6 +61,9 @@ impl JobMachine {
                     }
                 }
             }
+            NodeNews::Unfetched { id: batch, attempt, objects } => {
+                self.on_unfetched(id, (batch, attempt), objects);
+            }
             NodeNews::Late { worker, id, attempt, succeeded } => {
                 self.late_results += 1;
                 let worker = worker.to_string();
@@ -77,7 +80,7 @@ impl JobMachine {
     /// Removes an attempt that was granted to this node, and that the node no longer has. Also removes and returns
     /// its mini-batch, which may have another attempt. `None` if the node has no such attempt: its message crossed the
     /// order to cancel the attempt.
-    fn remove_granted(
+    pub(super) fn remove_granted(
         &mut self,
         node: NodeId,
         (id, attempt): (MiniBatchId, u32),

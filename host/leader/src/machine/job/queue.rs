@@ -9,6 +9,7 @@
 //! time.
 
 use super::performer::AttemptWorker;
+use super::unfetched::FetchTrouble;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatch};
 use crate::protocol::NodePolicy;
@@ -32,6 +33,8 @@ pub(super) struct PendingMiniBatch {
     pub(super) losses: u32,
     /// A digest of the previous attempt's trap. `None` if the attempt did not end in a trap.
     trap_digest: Option<u64>,
+    /// The objects that a node could not fetch, if another node shall try.
+    pub(super) trouble: Option<Box<FetchTrouble>>,
 }
 
 impl PendingMiniBatch {
@@ -44,6 +47,7 @@ impl PendingMiniBatch {
             due: Duration::ZERO,
             losses: 0,
             trap_digest: None,
+            trouble: None,
         }
     }
 
@@ -110,6 +114,8 @@ pub(super) struct MiniBatchQueue {
     first: VecDeque<PendingMiniBatch>,
     /// Retries in the order in which their attempts failed.
     retries: VecDeque<PendingMiniBatch>,
+    /// Mini-batches whose objects a node could not fetch. Another node shall try.
+    troubled: VecDeque<PendingMiniBatch>,
     /// How many retries were handed out since a first attempt began.
     retries_in_a_row: u32,
     /// The memory that the waiting mini-batches take.
@@ -124,17 +130,33 @@ impl MiniBatchQueue {
     /// Adds a mini-batch at the end of its queue: first attempts or retries.
     pub(super) fn push_back(&mut self, pending: PendingMiniBatch) {
         self.bytes += pending.mini_batch.size();
-        self.queue_of(pending.is_retry()).push_back(pending);
+        self.queue_of(&pending).push_back(pending);
     }
 
     /// Puts a mini-batch back at the front of its queue.
     pub(super) fn push_front(&mut self, pending: PendingMiniBatch) {
         self.bytes += pending.mini_batch.size();
-        self.queue_of(pending.is_retry()).push_front(pending);
+        self.queue_of(&pending).push_front(pending);
     }
 
-    fn queue_of(&mut self, is_retry: bool) -> &mut VecDeque<PendingMiniBatch> {
-        if is_retry { &mut self.retries } else { &mut self.first }
+    fn queue_of(&mut self, pending: &PendingMiniBatch) -> &mut VecDeque<PendingMiniBatch> {
+        match (&pending.trouble, pending.is_retry()) {
+            (Some(_), _) => &mut self.troubled,
+            (None, true) => &mut self.retries,
+            (None, false) => &mut self.first,
+        }
+    }
+
+    /// The mini-batch at this place among those whose objects another node shall fetch.
+    pub(super) fn troubled(&self, place: usize) -> Option<&FetchTrouble> {
+        self.troubled.get(place)?.trouble.as_deref()
+    }
+
+    /// Removes this mini-batch.
+    pub(super) fn take_troubled(&mut self, place: usize) -> Option<PendingMiniBatch> {
+        let pending = self.troubled.remove(place)?;
+        self.bytes -= pending.mini_batch.size();
+        Some(pending)
     }
 
     /// The retry that is next. `None` if a first attempt is next, or if nothing is waiting.
@@ -169,7 +191,10 @@ impl MiniBatchQueue {
 
     /// The next time at which a retry becomes due.
     pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
-        self.retries.iter().map(|retry| retry.due).filter(|due| *due > now).min()
+        let troubled = self.troubled.iter().filter_map(|pending| pending.trouble.as_deref());
+        let troubled = troubled.map(|trouble| trouble.due);
+        let retries = self.retries.iter().map(|retry| retry.due);
+        retries.chain(troubled).filter(|due| *due > now).min()
     }
 
     pub(super) fn clear(&mut self) {
@@ -186,11 +211,11 @@ impl MiniBatchQueue {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.first.len() + self.retries.len()
+        self.first.len() + self.retries.len() + self.troubled.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.first.is_empty() && self.retries.is_empty()
+        self.first.is_empty() && self.retries.is_empty() && self.troubled.is_empty()
     }
 
     /// Whether enough mini-batches are waiting to keep this many workers busy.

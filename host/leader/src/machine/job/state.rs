@@ -13,7 +13,7 @@ use crate::model::{
 };
 use crate::protocol::{Order, WorkersEnd};
 use jiff::{SignedDuration, Timestamp};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 /// The state of one job.
@@ -93,6 +93,8 @@ pub struct JobMachine {
     /// Whether the user was notified that other jobs leave room for fewer workers than wanted.
     pub(super) reported_no_room: bool,
     pub(super) warned_of_surplus: bool,
+    /// The nodes that could not fetch an object, and of which the user knows this.
+    pub(super) reported_unfetched: BTreeSet<NodeId>,
     /// How many failures were reported.
     pub(super) failures_reported: u64,
     /// How long the job has waited for its turn without a running worker.
@@ -163,6 +165,7 @@ impl JobMachine {
             waits_since: None,
             reported_no_room: false,
             warned_of_surplus: false,
+            reported_unfetched: BTreeSet::new(),
             failures_reported: 0,
             waited: Duration::ZERO,
             null_numbers: 0,

@@ -86,7 +86,11 @@ impl JobMachine {
     }
 
     /// Among the other nodes that have reported their current state, one for which `holds` is true.
-    fn node_besides(&self, avoided: NodeId, holds: impl Fn(&JobNode) -> bool) -> Option<NodeId> {
+    pub(super) fn node_besides(
+        &self,
+        avoided: NodeId,
+        holds: impl Fn(&JobNode) -> bool,
+    ) -> Option<NodeId> {
         let is_open = |node: &JobNode| node.has_answered() && !node.standing.is_ending;
         let found =
             self.nodes.iter().find(|(id, node)| **id != avoided && is_open(node) && holds(node));
@@ -94,7 +98,7 @@ impl JobMachine {
     }
 
     /// Requests a worker for a twin, if no other node has an idle worker and one of them may start another.
-    fn want_worker_besides(&mut self, avoided: NodeId) {
+    pub(super) fn want_worker_besides(&mut self, avoided: NodeId) {
         if self.node_besides(avoided, |node| node.standing.starting > 0).is_some() {
             return;
         }

@@ -10,11 +10,12 @@ use super::super::{RetryPolicy, simulation::dice::SimulationRandom};
 use super::cluster_node::SimulatedNode;
 use super::world::{ITEMS, random_policy};
 use crate::event::EventKind;
+use crate::files::{FileVersion, ManifestObject};
 use crate::model::{
     AllowedPercent, ErrorThreshold, Failure, FailureKind, JobResult, MiniBatch, MiniBatchId,
     MiniBatchWork, NodeId, Restored, WorkerId,
 };
-use crate::protocol::{Order, WorkersEnd};
+use crate::protocol::{Assignment, GrantedObject, Order, WorkersEnd};
 use jiff::Timestamp;
 use sandmill_node::machine::{NodeMachine, NodeMessage, NodeOutput};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -37,6 +38,8 @@ pub(super) struct TwinCounts {
     pub(super) cancelled: u32,
     /// Failures that did not count, because the twin continued.
     pub(super) uncounted_failures: u32,
+    /// Attempts that did not begin, because their objects could not be fetched.
+    pub(super) unfetched: u32,
 }
 
 #[derive(Debug)]
@@ -49,6 +52,8 @@ pub(super) struct Cluster {
     next_node: u32,
     max_nodes: usize,
     plan: VecDeque<MiniBatch>,
+    /// Whether nodes fetch the files of mini-batches from a store.
+    has_store: bool,
     pub(super) mini_batches: u64,
     plan_reported: bool,
     pub(super) committing: VecDeque<SettledMiniBatch>,
@@ -77,7 +82,9 @@ impl Cluster {
         };
         let restored = Restored::default();
         let job = JobMachine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored);
+        let has_store = dice.one_in(2);
         let mut cluster = Self {
+            has_store,
             dice,
             policy,
             now: Duration::ZERO,
@@ -277,7 +284,10 @@ impl Cluster {
                 }
                 JobOutput::Do(JobAction::Emit(event)) => self.observe(&event),
                 JobOutput::Do(JobAction::Finish(result)) => self.result = Some(*result),
-                JobOutput::Order(id, order) => {
+                JobOutput::Order(id, mut order) => {
+                    if self.has_store {
+                        add_objects(&mut order);
+                    }
                     self.counts.cancelled += u32::from(matches!(order, Order::Cancel { .. }));
                     let node = self.nodes.get_mut(&id).expect("a node that is not lost");
                     node.check_order(&order);
@@ -327,5 +337,21 @@ impl Cluster {
         if let Some(worker) = workers.get(nth) {
             (0..=self.dice.below(3)).for_each(|_| self.step_worker(id, *worker));
         }
+    }
+}
+
+/// Adds the objects of mini-batches to the attempts that an order grants.
+fn add_objects(order: &mut Order) {
+    let known = ManifestObject::from(FileVersion { length: 1, seconds: 1, nanos: 1 });
+    let add = |assignment: &mut Assignment| {
+        let batch = &assignment.mini_batch;
+        let files = 0..u32::from(!batch.is_unfetched()) * ITEMS as u32;
+        let open = files.filter(|file| batch.why_unfetched(*file).is_none());
+        assignment.objects = open.map(|file| GrantedObject { file, known }).collect();
+    };
+    match order {
+        Order::Grant(grants) => grants.iter_mut().for_each(|grant| add(&mut grant.assignment)),
+        Order::GrantAhead(ahead) => ahead.iter_mut().for_each(add),
+        _ => {}
     }
 }

@@ -4,6 +4,7 @@ use super::cluster::Cluster;
 use super::steps::{report, success};
 use super::world::ITEMS;
 use crate::model::{CallStats, Failure, FailureKind, MiniBatchId, NodeId, WorkerExit, WorkerId};
+use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, NodeNews, Order};
 use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -127,6 +128,7 @@ impl SimulatedNode {
         let (NodeAction::Spawn(id, _)
         | NodeAction::Assign(id, _)
         | NodeAction::AssignFirst(id, _)
+        | NodeAction::Withdraw(id, ..)
         | NodeAction::GoOn(id)
         | NodeAction::Shutdown(id)
         | NodeAction::Kill(id)) = &action;
@@ -136,7 +138,14 @@ impl SimulatedNode {
                 self.returned.remove(&name_of(&assignment));
                 worker.inbox.push_back(assignment);
             }
+            NodeAction::Withdraw(_, id, attempt) => {
+                let place = worker.inbox.iter().position(|held| name_of(held) == (id, attempt));
+                let withdrawn = place.and_then(|place| worker.inbox.remove(place));
+                let has_objects = withdrawn.is_some_and(|held| !held.objects.is_empty());
+                assert!(has_objects, "the worker has the attempt already");
+            }
             NodeAction::AssignFirst(_, assignment) => {
+                assert!(assignment.objects.is_empty(), "a waiting worker waits for objects");
                 self.returned.remove(&name_of(&assignment));
                 worker.inbox.push_front(assignment);
                 worker.awaits_decision = false;
@@ -165,6 +174,36 @@ fn granted_by(order: &Order) -> Vec<(MiniBatchId, u32)> {
 }
 
 impl Cluster {
+    /// The objects of the next attempt arrive, or cannot be fetched. Returns whether something has happened.
+    fn fetch(&mut self, id: NodeId, number: WorkerId, fails: bool) -> bool {
+        let now = self.dice.one_in(2) || self.dice.calm;
+        let finals = self.dice.below(4);
+        let node = self.nodes.get_mut(&id);
+        let Some(worker) = node.and_then(|node| node.workers.get_mut(&number)) else {
+            return false;
+        };
+        let place = worker.inbox.iter().position(|next| !next.objects.is_empty());
+        let Some(place) = place.filter(|_| now) else { return false };
+        if !fails {
+            let Some(next) = worker.inbox.get_mut(place) else { return false };
+            next.objects.clear();
+            let (batch, attempt) = name_of(next);
+            self.send_to_node(id, NodeMessage::Fetched(number, batch, attempt));
+            return true;
+        }
+        let Some(next) = worker.inbox.remove(place) else { return false };
+        let objects = next.objects.iter().map(|object| UnfetchedObject {
+            file: object.file,
+            reason: "no".to_owned(),
+            is_final: finals & (1 << (object.file % 2)) != 0,
+        });
+        let (batch, attempt) = name_of(&next);
+        let message = NodeMessage::Unfetched(number, batch, attempt, objects.collect());
+        self.counts.unfetched += 1;
+        self.send_to_node(id, message);
+        true
+    }
+
     pub(super) fn step_worker(&mut self, id: NodeId, number: WorkerId) {
         let dies = self.dice.one_in(24);
         let fails = self.dice.one_in(6);
@@ -195,11 +234,17 @@ impl Cluster {
             }
             return self.send_to_node(id, NodeMessage::Ready(number, CallStats::default()));
         }
+        if self.fetch(id, number, fails) {
+            return;
+        }
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let Some(worker) = node.workers.get_mut(&number) else { return };
         worker.hangs |= hangs && !worker.inbox.is_empty();
         if worker.awaits_decision || worker.hangs {
             return;
         }
-        let Some(assignment) = worker.inbox.front().cloned() else { return };
+        let fetched = worker.inbox.front().filter(|first| first.objects.is_empty());
+        let Some(assignment) = fetched.cloned() else { return };
         if !std::mem::replace(&mut worker.has_started, true) {
             return self.send_to_node(id, NodeMessage::Started(number, assignment.mini_batch.id));
         }

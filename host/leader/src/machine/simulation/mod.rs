@@ -65,17 +65,19 @@ fn run_cluster(seed: u64, length: u16) -> TwinCounts {
     cluster.counts
 }
 
-/// The schedules contain enough twins to test them.
+/// The schedules contain enough twins, and objects that cannot be fetched, to test them.
 #[test]
 fn schedules_contain_twins() {
     let mut sum = TwinCounts::default();
     for seed in 0..500 {
-        let TwinCounts { twins, cancelled, uncounted_failures } = run_cluster(seed, 30);
+        let TwinCounts { twins, cancelled, uncounted_failures, unfetched } = run_cluster(seed, 30);
         sum.twins += twins;
         sum.cancelled += cancelled;
         sum.uncounted_failures += uncounted_failures;
+        sum.unfetched += unfetched;
     }
     assert!(sum.twins > 50 && sum.cancelled > 50 && sum.uncounted_failures > 0, "{sum:?}");
+    assert!(sum.unfetched > 50, "{sum:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 
 fn assignment(id: u64) -> Assignment {
     let mini_batch = MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(["a", "b"].into()));
-    Assignment { mini_batch, attempt: 1, is_last: false }
+    Assignment { mini_batch, attempt: 1, is_last: false, objects: Vec::new() }
 }
 
 fn cancel(id: u64, attempt: u32) -> Order {

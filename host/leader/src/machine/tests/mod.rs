@@ -1,9 +1,10 @@
-//! Tests of each rule of docs/parallel-run-step.md (C9, W3 and so on), with one node except in `nodes`. This
+//! Tests of each rule of docs/parallel-run-step.md (C9, W3 and so on), with one node except in `nodes`, `twins` and `fetches`. This
 //! file has the common helpers.
 
 mod attempts;
 mod cancel;
 mod ending;
+mod fetches;
 mod init;
 mod joined;
 mod leases;
