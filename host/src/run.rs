@@ -10,7 +10,7 @@ use crate::engine::{
 };
 use crate::inference::NamedLibrary;
 use crate::load::host_name;
-use crate::model::{Address, JobDir, MiniBatchId, NodeId, WorkerId};
+use crate::model::{Address, JobDir, MiniBatchId, NodeId, TableFormat, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
 use crate::nodes::{
     Assignment, GrantedObjects, LeadAnnouncer, LeadKeeper, LeaderIdentity, Leadership, RemoteNodes,
@@ -505,6 +505,13 @@ impl RunningNode for RunningHere {
 
     fn watch(&mut self) -> Result<(), NodeError> {
         if self.remote.is_none() { self.running.watch() } else { Ok(()) }
+    }
+
+    fn know_tables(&mut self, tables: &[TableFormat]) {
+        match &mut self.remote {
+            Some(remote) => remote.know_tables(tables),
+            None => self.running.know_tables(tables.to_vec()),
+        }
     }
 
     async fn next(&mut self, wants_plan: bool) -> NodeReports {

@@ -3,6 +3,7 @@
 use super::commit_log::LogFolder;
 use super::error::LogError;
 use super::log_store::LogStore;
+use super::own_object::create_own;
 use super::record::{self, Record, Writer};
 use sandmill_model::random_name;
 use std::io;
@@ -49,6 +50,15 @@ impl RecordSeries {
         let name = self.object(number);
         let created = self.run.store.create_unsynced(&name, &self.encode(number, payload));
         created.map_err(|source| LogError::Unavailable { name, source })
+    }
+
+    /// Writes a record that no other process writes, and repeats tries that fail. When this returns, the record is
+    /// durable.
+    ///
+    /// # Errors
+    /// If the store fails for too long, or another process has written a record with this number.
+    pub fn create(&self, number: u64, payload: &[u8]) -> Result<(), LogError> {
+        create_own(&*self.run.store, &self.object(number), &self.encode(number, payload))
     }
 
     fn encode(&self, number: u64, payload: &[u8]) -> Vec<u8> {
@@ -124,6 +134,9 @@ mod tests {
         assert_eq!(series.numbers().unwrap(), [7, 8]);
         assert_eq!(series.read(7).unwrap().unwrap().payload, b"seven");
         assert_eq!(series.read(8).unwrap().unwrap().writer.pid, std::process::id());
+        series.create(9, b"nine").unwrap();
+        assert!(series.create(9, b"other").is_err());
+        assert_eq!(series.read(9).unwrap().unwrap().payload, b"nine");
         series.remove(7).unwrap();
         series.remove(7).unwrap();
         assert_eq!(series.read(7).unwrap(), None);

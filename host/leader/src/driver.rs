@@ -6,7 +6,7 @@ use super::commit::{
     last_reply,
 };
 use super::control::Control;
-use super::intake::PlanIntake;
+use super::intake::{PlanIntake, PlanStore};
 use super::job::PreparedJob;
 use super::job_store::{JobStore, successor_file, undo};
 use super::machine::{ConnectedJob, ConnectedOutcome, JobAction, JobMachine, JobMessage};
@@ -149,7 +149,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Ok(control) => (Some(control), None),
             Err(error) => (None, Some(error)),
         };
-        let intake = PlanIntake::new(&job.sources, node.fetches_on_demand(), &job.unreadable);
+        let plan = PlanStore::begin(job.plan.take())
+            .map_err(|e| EngineError(format!("the plan cannot be read or saved: {e}")))?;
+        let intake = PlanIntake::new(&job.sources, node.fetches_on_demand(), &job.unreadable, plan);
         let mut driver = Self {
             connected_job: ConnectedJob::new(machine, node),
             committer,
@@ -208,6 +210,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             if self.is_late() {
                 self.on_deadline().await;
             }
+            self.release_plan();
             if let Some(result) = self.result.take() {
                 return self.conclude(result).await;
             }
@@ -246,7 +249,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     async fn wait(&mut self) {
         let deadline = self.connected_job.next_deadline().unwrap_or(Duration::from_secs(3600));
         let deadline = deadline.min(self.lead_check.unwrap_or(Duration::MAX));
-        let wants_plan = self.connected_job.job().wants_plan() && !self.intake.is_full();
+        let wanted = self.connected_job.job().wants_plan();
+        let wants_plan = self.intake.wants_plan(wanted);
         tokio::select! {
             biased;
             Ok(()) = self.cancel.changed() => {
@@ -257,10 +261,27 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
             reported = self.connected_job.node.next(wants_plan) => self.receive(reported),
+            event = self.intake.next(wanted) => {
+                let messages =
+                    self.intake.on_event(event, &mut self.connected_job, &self.committer);
+                messages.into_iter().for_each(|message| self.send(message));
+            }
             message = StoreLink::next_notice(&mut self.store_link) => {
                 self.emit(EventKind::Notice { message });
             }
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
+        }
+    }
+
+    /// Passes mini-batches that were planned ahead to the state machine, if it wants some.
+    fn release_plan(&mut self) {
+        while self.result.is_none() {
+            let wanted = self.connected_job.job().wants_plan();
+            let messages = self.intake.release(wanted);
+            if messages.is_empty() {
+                return;
+            }
+            messages.into_iter().for_each(|message| self.send(message));
         }
     }
 

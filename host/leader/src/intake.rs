@@ -1,25 +1,85 @@
 //! Checks what the planner sends, and holds mini-batches back until the objects that they need have been
-//! fetched.
+//! fetched, and until the plan is saved in the job's store. If the job continues, the mini-batches of the saved plan come
+//! first.
 
 use super::commit::{CommitRequest, Committer};
 use super::machine::{ConnectedJob, JobMessage};
 use super::nodes::RunningNode;
+use super::stored_plan::{PlanFeed, PlanObject, PlanUse, PlanWriter, PlanWritten, StoredPlanError};
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
-use crate::model::{MiniBatch, MiniBatchWork, Source};
-use crate::protocol::FromPlanner;
+use crate::model::{MiniBatch, MiniBatchWork, Source, TableFormat};
+use crate::protocol::{FromPlanner, PlanPosition};
 use std::collections::VecDeque;
+use std::io;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 /// Backpressure: the leader stops reading the plan while this many mini-batches wait for their objects, or
 /// while the descriptors of waiting mini-batches have this many bytes.
 const MAX_WAITING: usize = 64;
 const MAX_WAITING_BYTES: usize = 1 << 20;
 
+/// If the plan is saved in a store, this many mini-batches may wait until they are saved.
+const MAX_UNSAVED: usize = 16 << 10;
+/// How many saved mini-batches go to the state machine at once.
+const MAX_RELEASED: usize = 256;
+
+/// The plan in the job's store, while the job runs.
+#[derive(Debug, Default)]
+pub(super) struct PlanStore {
+    /// The mini-batches that an earlier leader has planned.
+    known: Option<PlanFeed>,
+    /// Saves the others, and what it says. `None` if they are not saved.
+    writer: Option<(PlanWriter, UnboundedReceiver<PlanWritten>)>,
+}
+
+impl PlanStore {
+    /// Begins to read what an earlier leader has planned, and to save the rest.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub(super) fn begin(plan: Option<PlanUse>) -> io::Result<Self> {
+        let Some(PlanUse { stored, known, next }) = plan else { return Ok(Self::default()) };
+        let known = known.map(PlanFeed::start).transpose()?;
+        let begin = |number| {
+            let (sender, written) = mpsc::unbounded_channel();
+            Ok::<_, io::Error>((PlanWriter::start(stored, number, sender)?, written))
+        };
+        Ok(Self { known, writer: next.map(begin).transpose()? })
+    }
+}
+
+/// What happened to the plan in the store.
+#[derive(Debug)]
+pub(super) enum PlanEvent {
+    /// The next mini-batches of an earlier leader. `None` after the last ones.
+    Known(Option<Result<PlanObject, StoredPlanError>>),
+    /// The plan is saved up to here.
+    Written(PlanWritten),
+}
+
+/// A mini-batch that waits.
+#[derive(Debug)]
+struct Waiting {
+    batch: MiniBatch,
+    /// Whether all its objects have been fetched.
+    is_fetched: bool,
+    /// Whether it waits until it is saved.
+    is_saved_first: bool,
+}
+
 /// Sits between the planner and the state machine.
 #[derive(Debug)]
 pub(super) struct PlanIntake {
-    /// Whether the planner has reported how the tables are to be read.
-    knows_tables: bool,
+    store: PlanStore,
+    /// How the tables are to be read. `None` until the planner, or an earlier leader, has reported it.
+    tables: Option<Vec<TableFormat>>,
+    /// Whether the planner still has to report it, because it is known from an earlier leader.
+    awaits_tables: bool,
+    /// The position after the planner's next message.
+    position: Option<PlanPosition>,
+    /// How many mini-batches are saved.
+    saved: u64,
     /// The number of the inputs' folders.
     source_count: usize,
     /// The number of mini-batches so far, which is the id of the next one.
@@ -30,8 +90,8 @@ pub(super) struct PlanIntake {
     digest: Option<PlanDigest>,
     /// Whether objects of stores are fetched only when a mini-batch needs them.
     fetches_on_demand: bool,
-    /// Mini-batches in the order of the plan. Each has a flag: whether all its objects have been fetched.
-    waiting: VecDeque<(MiniBatch, bool)>,
+    /// Mini-batches in the order of the plan.
+    waiting: VecDeque<Waiting>,
     /// The total size of the waiting mini-batches' descriptors.
     bytes: usize,
     /// Whether the plan is complete, but the state machine does not know this yet. It receives the
@@ -45,9 +105,14 @@ impl PlanIntake {
         sources: &[Source],
         fetches_on_demand: bool,
         unreadable: &[(u32, String)],
+        store: PlanStore,
     ) -> Self {
         Self {
-            knows_tables: false,
+            store,
+            tables: None,
+            awaits_tables: false,
+            position: None,
+            saved: 0,
             source_count: sources.len(),
             planned: 0,
             last_file: None,
@@ -59,9 +124,76 @@ impl PlanIntake {
         }
     }
 
-    /// Whether enough mini-batches wait for objects.
-    pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= MAX_WAITING || self.bytes >= MAX_WAITING_BYTES
+    /// Whether the planner's next message should be read. `wanted`: whether the state machine wants mini-batches. If the
+    /// plan is saved, this reads ahead, so that the state machine does not wait for the store.
+    pub(super) fn wants_plan(&self, wanted: bool) -> bool {
+        let saves = self.store.writer.is_some();
+        let most = if saves { MAX_UNSAVED } else { MAX_WAITING };
+        let is_full = self.waiting.len() >= most || self.bytes >= MAX_WAITING_BYTES;
+        self.store.known.is_none() && !is_full && (wanted || saves)
+    }
+
+    /// Waits for what happens to the plan in the store. `wanted`: as in [`wants_plan`](Self::wants_plan). The future can
+    /// be dropped while it waits.
+    pub(super) async fn next(&mut self, wanted: bool) -> PlanEvent {
+        let PlanStore { known, writer } = &mut self.store;
+        tokio::select! {
+            object = next_known(known), if wanted => PlanEvent::Known(object),
+            Some(written) = next_written(writer) => PlanEvent::Written(written),
+            else => std::future::pending().await,
+        }
+    }
+
+    /// Handles what happened to the plan in the store. Returns messages for the state machine.
+    pub(super) fn on_event(
+        &mut self,
+        event: PlanEvent,
+        connected_job: &mut ConnectedJob<impl RunningNode>,
+        committer: &Committer,
+    ) -> Vec<JobMessage> {
+        match event {
+            PlanEvent::Known(None) => {
+                self.store.known = None;
+                Vec::new()
+            }
+            PlanEvent::Known(Some(Ok(PlanObject { tables, batches, .. }))) => {
+                if self.tables.is_none() {
+                    connected_job.node.know_tables(&tables);
+                    self.awaits_tables = true;
+                    self.note_tables(tables, committer);
+                }
+                self.planned += batches.len() as u64;
+                if let Some(digest) = &mut self.digest {
+                    digest.add(&batches);
+                }
+                self.last_file =
+                    batches.last().and_then(single_file).map(|(at, file)| (at, file.to_owned()));
+                vec![JobMessage::Planned(batches)]
+            }
+            PlanEvent::Known(Some(Err(error))) => {
+                self.store.known = None;
+                vec![JobMessage::PlanFailed(format!(
+                    "{error}; run the job again, which plans it again"
+                ))]
+            }
+            PlanEvent::Written(PlanWritten::Until(saved)) => {
+                self.saved = saved;
+                Vec::new()
+            }
+            PlanEvent::Written(PlanWritten::Stopped(text)) => {
+                self.store.writer = None;
+                self.saved = u64::MAX;
+                vec![JobMessage::Notice(text)]
+            }
+        }
+    }
+
+    fn note_tables(&mut self, tables: Vec<TableFormat>, committer: &Committer) {
+        if !tables.is_empty() {
+            let (key, value) = tables_note(&tables);
+            committer.submit(CommitRequest::Note { key, value });
+        }
+        self.tables = Some(tables);
     }
 
     /// Handles a message of the planner. The planner is not trusted, because it parses untrusted
@@ -73,14 +205,20 @@ impl PlanIntake {
         committer: &Committer,
     ) -> Vec<JobMessage> {
         match message {
-            FromPlanner::Tables(tables) if !self.knows_tables => {
-                if !tables.is_empty() {
-                    let (key, value) = tables_note(&tables);
-                    committer.submit(CommitRequest::Note { key, value });
-                }
-                self.knows_tables = true;
+            FromPlanner::Tables(tables) if self.tables.is_none() => {
+                self.note_tables(tables, committer);
                 Vec::new()
             }
+            FromPlanner::Tables(tables) if self.awaits_tables => {
+                self.awaits_tables = false;
+                if self.tables == Some(tables) { Vec::new() } else { vec![inputs_changed()] }
+            }
+            FromPlanner::Position(position) => {
+                self.position = Some(position);
+                Vec::new()
+            }
+            FromPlanner::Continues => Vec::new(),
+            FromPlanner::CannotContinue => vec![inputs_changed()],
             FromPlanner::MiniBatches(batches) if self.are_plausible(&batches) => {
                 self.planned += batches.len() as u64;
                 if let Some(digest) = &mut self.digest {
@@ -89,13 +227,14 @@ impl PlanIntake {
                 for (key, value) in unreadable_notes(&batches, &mut self.last_file) {
                     committer.submit(CommitRequest::Note { key, value });
                 }
-                if !self.fetches_on_demand {
+                let is_saved_first = self.save(&batches);
+                if !self.fetches_on_demand && !is_saved_first && self.waiting.is_empty() {
                     return vec![JobMessage::Planned(batches)];
                 }
                 for batch in batches {
-                    self.enqueue(batch, connected_job);
+                    self.enqueue(batch, is_saved_first, connected_job);
                 }
-                self.release_ready()
+                self.release_now()
             }
             FromPlanner::Share(share) => vec![JobMessage::PlanShare(share)],
             FromPlanner::Columns(message) => vec![JobMessage::Columns(message)],
@@ -105,8 +244,9 @@ impl PlanIntake {
                     let (key, value) = digest.note();
                     committer.submit(CommitRequest::Note { key, value });
                 }
+                self.save(&[]);
                 self.has_unreported_end = true;
-                self.release_ready()
+                self.release_now()
             }
             FromPlanner::Failed(text) => vec![JobMessage::PlanFailed(text)],
             // The node answers the planner's requests, so no request should arrive here.
@@ -122,40 +262,77 @@ impl PlanIntake {
     }
 
     fn are_plausible(&self, batches: &[MiniBatch]) -> bool {
-        self.knows_tables
+        self.tables.is_some()
+            && !self.awaits_tables
             && (self.planned..).zip(batches).all(|(id, batch)| {
                 batch.id.0 == id && (batch.source as usize) < self.source_count.max(1)
             })
     }
 
-    fn enqueue(&mut self, batch: MiniBatch, connected_job: &mut ConnectedJob<impl RunningNode>) {
+    /// Saves the next mini-batches, if another planner can continue after them. Returns whether they are being saved.
+    fn save(&mut self, batches: &[MiniBatch]) -> bool {
+        let Some(position) = self.position.take() else {
+            // No later position follows.
+            self.store.writer = self.store.writer.take().filter(|_| self.waits_for_store());
+            return false;
+        };
+        let Some((writer, _)) = &self.store.writer else { return false };
+        let is_first = self.planned == batches.len() as u64;
+        let tables = self.tables.as_ref().filter(|_| is_first).cloned().unwrap_or_default();
+        writer.add(tables, batches.to_vec(), position);
+        true
+    }
+
+    /// Whether a mini-batch waits until it is saved.
+    fn waits_for_store(&self) -> bool {
+        self.waiting.iter().any(|waiting| waiting.is_saved_first)
+    }
+
+    fn enqueue(
+        &mut self,
+        batch: MiniBatch,
+        is_saved_first: bool,
+        connected_job: &mut ConnectedJob<impl RunningNode>,
+    ) {
         self.bytes += batch.size();
         let files = batch.reads();
-        let needs_objects = !files.is_empty() && !connected_job.job().was_done_before(batch.id);
+        let needs_objects = self.fetches_on_demand
+            && !files.is_empty()
+            && !connected_job.job().was_done_before(batch.id);
         if needs_objects {
             connected_job.node.request(batch.id, &files);
         }
-        self.waiting.push_back((batch, !needs_objects));
+        self.waiting.push_back(Waiting { batch, is_fetched: !needs_objects, is_saved_first });
     }
 
     /// Records that the objects of a mini-batch have been fetched, except those in `failed`. Returns messages
     /// for the state machine.
     pub(super) fn arrived(&mut self, number: u64, failed: Vec<(u32, String)>) -> Vec<JobMessage> {
-        let Some((batch, is_ready)) =
-            self.waiting.iter_mut().find(|(batch, _)| batch.id.0 == number)
-        else {
-            return Vec::new();
-        };
-        batch.set_unfetched(failed);
-        *is_ready = true;
-        self.release_ready()
+        let found = self.waiting.iter_mut().find(|waiting| waiting.batch.id.0 == number);
+        let Some(waiting) = found else { return Vec::new() };
+        waiting.batch.set_unfetched(failed);
+        waiting.is_fetched = true;
+        self.release_now()
     }
 
-    /// Releases the mini-batches that need not wait any longer.
+    /// Releases mini-batches that need not wait any longer, if the state machine wants some. Returns messages for it.
+    pub(super) fn release(&mut self, wanted: bool) -> Vec<JobMessage> {
+        if wanted || self.waiting.is_empty() { self.release_ready() } else { Vec::new() }
+    }
+
+    /// As [`release`](Self::release). If the plan is saved, the driver releases them, because this reads ahead.
+    fn release_now(&mut self) -> Vec<JobMessage> {
+        if self.store.writer.is_some() { Vec::new() } else { self.release_ready() }
+    }
+
     fn release_ready(&mut self) -> Vec<JobMessage> {
         let mut batches = Vec::new();
-        while let Some((_, true)) = self.waiting.front()
-            && let Some((batch, _)) = self.waiting.pop_front()
+        let saved = self.saved;
+        let is_ready = |waiting: &mut Waiting| {
+            waiting.is_fetched && (!waiting.is_saved_first || waiting.batch.id.0 < saved)
+        };
+        while batches.len() < MAX_RELEASED
+            && let Some(Waiting { batch, .. }) = self.waiting.pop_front_if(is_ready)
         {
             self.bytes = self.bytes.saturating_sub(batch.size());
             batches.push(batch);
@@ -170,6 +347,26 @@ impl PlanIntake {
         }
         messages
     }
+}
+
+/// The planner that continues found other inputs than the check before the job began.
+fn inputs_changed() -> JobMessage {
+    JobMessage::PlanFailed(
+        "the inputs have changed while the job was about to continue; run it again".to_owned(),
+    )
+}
+
+async fn next_known(known: &mut Option<PlanFeed>) -> Option<Result<PlanObject, StoredPlanError>> {
+    match known {
+        Some(feed) => feed.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn next_written(
+    writer: &mut Option<(PlanWriter, UnboundedReceiver<PlanWritten>)>,
+) -> Option<PlanWritten> {
+    writer.as_mut()?.1.recv().await
 }
 
 /// Notes for the journal about files that could not be read at all. A file that could be read up to

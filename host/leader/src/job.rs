@@ -3,6 +3,7 @@
 use super::Claim;
 use super::job_store::JobStore;
 use super::nodes::RemoteWork;
+use super::stored_plan::{KnownPlan, PlanUse};
 use crate::journal::Journal;
 use crate::model::{JobDir, JobResult, Source};
 use crate::spec::JobSpec;
@@ -48,6 +49,8 @@ pub struct PreparedJob<N> {
     pub(super) run: String,
     /// The job's store, if it has one.
     pub(super) store: Option<JobStore>,
+    /// The plan in the job's store.
+    pub(super) plan: Option<PlanUse>,
     /// What other machines must know to run the workers. `None` if the workers run on this machine.
     pub(super) remote: Option<RemoteWork>,
     /// What the node holds for the job.
@@ -88,4 +91,6 @@ pub(super) struct ResumedJob {
     pub(super) unreadable: Vec<(u32, String)>,
     /// The commit log to continue, if the job's store has one.
     pub(super) log: Option<CommitLog>,
+    /// What the earlier run has planned, if the job's store has it.
+    pub(super) plan: Option<KnownPlan>,
 }

@@ -7,6 +7,7 @@ use super::commit::SavedResults;
 use super::job_state::{JobStanding, JobState, workers_of_run};
 use super::options::LeaderOptions;
 use super::presence::{Presence, is_led};
+use super::stored_plan::StoredPlan;
 use super::stored_rows::remove_stored_rows;
 use crate::fail_point;
 use crate::journal::{Journal, JournalError, LogSummary, directory_id, remove_journal};
@@ -122,6 +123,11 @@ impl JobStore {
     /// their presence. A store at an address has only jobs whose results go to an address.
     pub(super) fn publishes_later(&self) -> bool {
         self.results.is_some()
+    }
+
+    /// The plan of a run.
+    pub(super) fn plan(&self, run: &str) -> StoredPlan {
+        StoredPlan::new(self.objects(), run)
     }
 
     /// Where copies of the results that count are kept, if the results are on one machine until the job ends.

@@ -21,6 +21,7 @@
 //! - `settings_in_force` collects the settings that the state machine enforces.
 //! - `driver` runs a `job`, with the parts that `start` starts. `intake` receives the plan, `commit` is the
 //!   thread that commits what workers finished, and `control` is the thread that answers the job's owner.
+//! - `stored_plan` is the plan in the job's store, from which another leader goes on.
 //! - `spans` reports the job's events to `tracing`.
 
 #![cfg_attr(
@@ -68,6 +69,7 @@ mod start;
 mod store_link;
 mod stored_jobs;
 mod stored_place;
+mod stored_plan;
 mod stored_rows;
 mod stored_view;
 #[cfg(any(test, feature = "testing"))]

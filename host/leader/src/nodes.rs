@@ -4,7 +4,7 @@
 use super::commit::Make;
 use super::job_state::JobFile;
 use super::machine::OrderTarget;
-use crate::model::{Address, JobDir, MiniBatchId, WorkerId};
+use crate::model::{Address, JobDir, MiniBatchId, TableFormat, WorkerId};
 use crate::protocol::NodeReports;
 use crate::protocol::node::{
     InspectReport, InspectRequest, ListedInputs, NodeFindings, PlanOptions, PrepareRequest,
@@ -167,6 +167,9 @@ pub trait RunningNode: OrderTarget {
     /// # Errors
     /// If the monitoring cannot start.
     fn watch(&mut self) -> Result<(), Self::Error>;
+
+    /// Passes on how tables are read, if an earlier leader has found it.
+    fn know_tables(&mut self, tables: &[TableFormat]);
 
     /// Waits for the next event on the machine. Reads the planner only if `wants_plan`. The future can be
     /// dropped while it waits: no message is lost.

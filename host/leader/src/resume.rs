@@ -9,11 +9,12 @@ use super::job_store::JobStore;
 use super::nodes::{JobOnNode, RemoteWork};
 use super::options::LeaderOptions;
 use super::prepare_error::PreparationError;
+use super::stored_plan::{KnownPlan, PlanObject, PlanUse, StoredPlan, StoredPlanError};
 use super::verify::{Comparison, InputsChanged, RecordedPlan};
 use super::{ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{JobDir, JobStatus, OutputLayout, SignerKey};
-use crate::protocol::node::{self, InspectRequest, PlanOptions};
+use crate::model::{JobDir, JobStatus, MiniBatch, OutputLayout, SignerKey, TableFormat};
+use crate::protocol::node::{self, InspectReport, InspectRequest, InspectedMiniBatch, PlanOptions};
 use crate::spec::JobSpec;
 use sandmill_commit_log::CommitLog;
 use std::error::Error;
@@ -77,7 +78,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
-        resumed: Option<ResumedJob>,
+        mut resumed: Option<ResumedJob>,
         (held, start): (JobDirLock, JobStart),
     ) -> PreparationResult<N> {
         let mut notices = options.notices.clone();
@@ -113,6 +114,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             Some(folder) => held.in_store(folder.to_owned(), run.clone()),
             None => held,
         };
+        let known = resumed.as_mut().and_then(|resumed| resumed.plan.take());
         let job_file = options.job_file.clone();
         let claim = match (start, &self.store) {
             (JobStart::Resume, _) => held.resume(job_file),
@@ -125,6 +127,11 @@ impl<N: JobOnNode> ReadyToResume<N> {
             parent.as_deref().map(parent::give_back);
         })?;
         let run = run.unwrap_or_else(|| claim.id().to_owned());
+        let plan = self.store.as_ref().map(|store| store.plan(&run));
+        let plan = plan.map(|stored| match start {
+            JobStart::Begin => PlanUse::begin(stored),
+            JobStart::Resume => PlanUse::resume(stored, known),
+        });
         let remote = options.remote_workers.then(|| self.remote_work(&run, options)).flatten();
         let Self { spec, found, node, job_dir, store, .. } = self;
         let node::NodeFindings { sources, component, runtime, .. } = found;
@@ -144,6 +151,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             notices,
             run,
             store,
+            plan,
             remote,
             node,
         };
@@ -221,8 +229,11 @@ impl<N: JobOnNode> ReadyToResume<N> {
         }
         let recorded = RecordedPlan::without_unreadable(&journal)?;
         let unreadable = recorded.unreadable();
-        match self.check(&held, &journal, recorded) {
-            Ok(()) => {}
+        let stored = self.store.as_ref().filter(|_| unreadable.is_empty());
+        let stored = stored.map(|store| Ok::<_, JournalError>(store.plan(&journal.job()?.id)));
+        let stored = stored.transpose()?;
+        let plan = match self.check(&held, &journal, recorded, stored.as_ref(), say) {
+            Ok(plan) => plan,
             // The earlier run has no results that could be lost. Usually, the script failed immediately and
             // was then fixed.
             Err(ResumeRefusal::Changed(InputsChanged(why))) if journal.counts().succeeded == 0 => {
@@ -246,7 +257,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
                     why,
                 }));
             }
-        }
+        };
         // A leader may have been killed after it recorded the failure in the journal, and before it wrote
         // `job.json`. The journal keeps the status until the failed mini-batches are removed from it, even if
         // that takes several runs.
@@ -256,7 +267,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
             Some(JobStatus::Completed) => false,
             Some(JobStatus::Cancelled) | None => earlier.status == JobStanding::Failed,
         };
-        let resumed = Some(ResumedJob { journal, retry_failed, unreadable, log: self.log.take() });
+        let log = self.log.take();
+        let resumed = Some(ResumedJob { journal, retry_failed, unreadable, log, plan });
         // The journal already has the settings.
         self.complete(options, say, Vec::new(), resumed, (held, JobStart::Resume))
     }
@@ -282,7 +294,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
             return Err(not_reused(why).into());
         }
         let journal = Journal::open(&self.job_dir.journal())?;
-        let checked = self.check(held, &journal, RecordedPlan::read(&journal)?);
+        let recorded = RecordedPlan::read(&journal)?;
+        let checked = self.check(held, &journal, recorded, None, &mut |_| {});
         checked.map_err(|mismatch| refused(mismatch, not_reused))?;
         let result = result.clone();
         let output = held.output().to_owned();
@@ -301,13 +314,16 @@ impl<N: JobOnNode> ReadyToResume<N> {
         }
     }
 
-    /// Checks that the job and its inputs have not changed.
+    /// Checks that the job and its inputs have not changed. Returns the part of the `stored` plan that the job can
+    /// continue from.
     fn check(
         &mut self,
         held: &JobDirLock,
         journal: &Journal,
         recorded: RecordedPlan,
-    ) -> Result<(), ResumeRefusal<N::Error>> {
+        stored: Option<&StoredPlan>,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Option<KnownPlan>, ResumeRefusal<N::Error>> {
         let was = journal.job()?;
         let is = JobIdentity {
             entry_script_digest: self.found.component.clone(),
@@ -322,18 +338,21 @@ impl<N: JobOnNode> ReadyToResume<N> {
             let is = held.output().display();
             return Err(InputsChanged(format!("the output folder was {was}, is now {is}")).into());
         }
-        if recorded.is_empty() {
-            return Ok(());
+        let known = stored.map(|stored| self.check_stored(stored, &recorded, say)).transpose()?;
+        let known = known.flatten();
+        let is_checked = known.as_ref().is_some_and(|known| !known.names_files);
+        let known = known.map(|StoredCheck { known, .. }| known);
+        if recorded.is_empty() || is_checked {
+            return Ok(known);
         }
-        let request = InspectRequest {
-            plan: PlanOptions { retried_files: recorded.unreadable() },
-            since: recorded.created(),
-            patience: self
-                .spec
-                .settings
-                .first_task_creation_timeout
-                .max(self.spec.progress_update_timeout),
-        };
+        self.check_inputs(recorded).map(|()| known)
+    }
+
+    /// Checks that the inputs have not changed: plans them again.
+    fn check_inputs(&mut self, recorded: RecordedPlan) -> Result<(), ResumeRefusal<N::Error>> {
+        let options =
+            PlanOptions { retried_files: recorded.unreadable(), ..PlanOptions::default() };
+        let request = self.inspect_request(options, &recorded);
         let mut comparison = Comparison::new(recorded, &self.found.sources);
         let mut result = Ok(());
         let mut on_report = |report| {
@@ -343,6 +362,105 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let inspected = self.node.inspect_inputs(&request, &mut on_report);
         inspected.map_err(|error| ResumeRefusal::Other(PreparationError::Node(error)))?;
         Ok(result?)
+    }
+
+    fn inspect_request(&self, plan: PlanOptions, recorded: &RecordedPlan) -> InspectRequest {
+        InspectRequest {
+            plan,
+            since: recorded.created(),
+            patience: self
+                .spec
+                .settings
+                .first_task_creation_timeout
+                .max(self.spec.progress_update_timeout),
+        }
+    }
+
+    /// Checks the plan in the job's store without planning its mini-batches again: the planner only looks whether their files
+    /// are the same. `None` if the plan cannot be used, and the inputs must be planned again.
+    fn check_stored(
+        &mut self,
+        stored: &StoredPlan,
+        recorded: &RecordedPlan,
+        say: &mut dyn FnMut(&str),
+    ) -> Result<Option<StoredCheck>, ResumeRefusal<N::Error>> {
+        let mut comparison = Comparison::new(recorded.clone(), &self.found.sources);
+        let Some(found) = StoredCheck::read(stored, &mut comparison, say) else { return Ok(None) };
+        let continue_from = Some(found.known.position.clone());
+        let options = PlanOptions { continue_from, ..PlanOptions::default() };
+        let request = self.inspect_request(options, recorded);
+        let mut is_same = false;
+        let mut on_report = |report| {
+            let fits = match report {
+                InspectReport::Tables(tables) => tables == found.tables,
+                InspectReport::Continues => {
+                    is_same = true;
+                    true
+                }
+                InspectReport::CannotContinue => false,
+                report => comparison.compare(report).is_ok(),
+            };
+            is_same &= fits;
+            let is_done = is_same && (found.names_files || comparison.is_settled());
+            if fits && !is_done { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        let inspected = self.node.inspect_inputs(&request, &mut on_report);
+        inspected.map_err(|error| ResumeRefusal::Other(PreparationError::Node(error)))?;
+        Ok(is_same.then_some(found))
+    }
+}
+
+/// A plan in the job's store, whose mini-batches are those that the journal has recorded.
+struct StoredCheck {
+    known: KnownPlan,
+    /// How tables are read.
+    tables: Vec<TableFormat>,
+    /// Whether mini-batches consist of whole files. Then what workers have found in these files must be compared, too.
+    names_files: bool,
+}
+
+impl StoredCheck {
+    /// Reads the plan up to the first damage. `None` if nothing of it can be used.
+    fn read(
+        stored: &StoredPlan,
+        comparison: &mut Comparison<'_>,
+        say: &mut dyn FnMut(&str),
+    ) -> Option<Self> {
+        let mut not_used = |error: StoredPlanError| {
+            say(&format!("{error}; the inputs are planned again from there on"));
+        };
+        let objects = stored.objects().map_err(&mut not_used).ok()?;
+        let mut found: Option<Self> = None;
+        for object in stored.read(objects) {
+            let object = match object {
+                Ok(object) => object,
+                Err(error) => {
+                    not_used(error);
+                    break;
+                }
+            };
+            let PlanObject { tables, batches, position } = object;
+            let names_files = batches.iter().any(|batch| batch.files().next().is_some());
+            let inspected =
+                |batch: MiniBatch| InspectedMiniBatch { stamp: batch.stamp, batch, changed: None };
+            let inspected = batches.into_iter().map(inspected).collect();
+            let known = found.get_or_insert_with(|| Self {
+                known: KnownPlan { stored: stored.clone(), objects: 0, position: position.clone() },
+                tables: tables.clone(),
+                names_files: false,
+            });
+            known.known.objects += 1;
+            known.known.position = position;
+            known.names_files |= names_files;
+            if !known.names_files {
+                // If the stored plan differs from what the journal recorded, planning again says what has changed.
+                if known.known.objects == 1 {
+                    comparison.compare(InspectReport::Tables(tables)).ok()?;
+                }
+                comparison.compare(InspectReport::MiniBatches(inspected)).ok()?;
+            }
+        }
+        found
     }
 }
 

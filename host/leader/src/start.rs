@@ -9,6 +9,7 @@ use super::job::{PreparedJob, ResumedJob};
 use super::machine::SettledMiniBatch;
 use super::nodes::{JobOnNode, RunningNode, StartRequest};
 use super::presence::Presence;
+use super::stored_plan::PlanUse;
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal, JournalError};
@@ -59,7 +60,10 @@ pub(super) fn start<N: JobOnNode + Send>(
         })?;
     }
     let request = StartRequest {
-        plan: PlanOptions { retried_files: job.unreadable.clone() },
+        plan: PlanOptions {
+            retried_files: job.unreadable.clone(),
+            ..job.plan.as_ref().map(PlanUse::options).unwrap_or_default()
+        },
         remote: job.remote.clone(),
     };
     let mut node = job.node.start(&request).map_err(failed)?;

@@ -74,7 +74,7 @@ impl PlanDigest {
 }
 
 /// What an earlier run recorded about its plan.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct RecordedPlan {
     /// The stamps of finished mini-batches.
     stamps: HashMap<MiniBatchId, u64>,
@@ -173,6 +173,7 @@ impl<'a> Comparison<'a> {
                 Ok(())
             }
             InspectReport::Finished => self.complete(),
+            InspectReport::Continues | InspectReport::CannotContinue => Ok(()),
         }
     }
 
@@ -194,6 +195,11 @@ impl<'a> Comparison<'a> {
             _ => return Ok(()),
         };
         Err(InputsChanged(self.describe(batch, change)))
+    }
+
+    /// Whether the rest of the plan does not matter, because nothing is left to compare it with.
+    pub(super) fn is_settled(&self) -> bool {
+        self.recorded.stamps.is_empty() && self.recorded.plan.is_none()
     }
 
     fn describe(&self, batch: &MiniBatch, change: &str) -> String {

@@ -101,13 +101,19 @@ async fn follow(
                 return Ok(());
             }
             Some(FromPlanner::Failed(text)) => return Err(NodeError::Inputs(text)),
+            Some(FromPlanner::Continues) => InspectReport::Continues,
+            Some(FromPlanner::CannotContinue) => {
+                let _ = on_report(InspectReport::CannotContinue);
+                return Ok(());
+            }
             Some(FromPlanner::Tables(tables)) => InspectReport::Tables(tables),
             Some(
                 FromPlanner::Columns(_)
                 | FromPlanner::Notice(_)
                 | FromPlanner::Opening { .. }
                 | FromPlanner::Closed
-                | FromPlanner::Share(_),
+                | FromPlanner::Share(_)
+                | FromPlanner::Position(_),
             ) => {
                 continue;
             }

@@ -69,6 +69,8 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         asks: ObjectsToAsk::Never,
         deadly: Vec::new(),
         sample: spec.settings.sample,
+        reports_positions: false,
+        continue_from: None,
     }
 }
 

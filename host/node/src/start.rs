@@ -127,6 +127,8 @@ impl NodeJob {
         let Staged { sources, objects, .. } = &self.staged;
         PlanRequest {
             retried_files: plan.retried_files.clone(),
+            reports_positions: plan.reports_positions,
+            continue_from: plan.continue_from.clone(),
             asks: objects.asks(),
             ..plan_request(&self.spec, sources, self.spill.clone())
         }

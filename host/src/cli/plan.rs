@@ -367,6 +367,10 @@ fn print<W: Write>(
                 }
             }
             Some(FromPlanner::Closed | FromPlanner::Share(_)) => {}
+            // These concern plans that continue.
+            Some(
+                FromPlanner::Position(_) | FromPlanner::Continues | FromPlanner::CannotContinue,
+            ) => {}
             Some(FromPlanner::Columns(notice) | FromPlanner::Notice(notice)) => {
                 say(&format!("note: {notice}"));
             }

@@ -1,7 +1,7 @@
 //! Limits on the content of messages. An honest child process stays far below these limits. A message that
 //! exceeds one is rejected, because its sender is broken or compromised.
 
-use super::{FrameError, FromPlanner, FromWorker};
+use super::{FrameError, FromPlanner, FromWorker, PlanPlace, PlanPosition};
 use sandmill_model::{
     AttemptReport, ByteSize, CallStats, Failure, MiniBatch, MiniBatchWork, OutputHeader,
     TableSlice, TextSlice, WallState, is_plainly_below,
@@ -80,7 +80,12 @@ impl FromPlanner {
             }
             Self::MiniBatches(batches) => batches.iter().try_for_each(check_mini_batch),
             Self::Share(share) => require(*share <= 1000, "more than all of the inputs"),
-            Self::Tables(_) | Self::Finished | Self::Closed => Ok(()),
+            Self::Position(position) => check_position(position),
+            Self::Tables(_)
+            | Self::Finished
+            | Self::Closed
+            | Self::Continues
+            | Self::CannotContinue => Ok(()),
         }
     }
 }
@@ -191,6 +196,22 @@ fn check_table_slice(slice: &TableSlice) -> Checked {
     require(
         positions.iter().all(|&position| position <= MAX_POSITION),
         "a position beyond any file",
+    )
+}
+
+fn check_position(position: &PlanPosition) -> Checked {
+    let numbers = match position.place {
+        PlanPlace::Text { offset, lines } => [offset, lines],
+        PlanPlace::Table { mini_batches } => [mini_batches, 0],
+        PlanPlace::FileEnd | PlanPlace::PlanEnd => [0, 0],
+    };
+    require(
+        numbers.iter().chain([&position.mini_batches]).all(|&number| number <= MAX_POSITION),
+        "a position beyond any file",
+    )?;
+    require(
+        position.file.len() <= MAX_PATH_BYTES && stays_below(&position.file),
+        "a file outside of its input",
     )
 }
 

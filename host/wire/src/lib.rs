@@ -26,7 +26,8 @@ pub use bounds::PlannerQuestion;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
     Assignment, CutOptions, FromPlanner, FromWorker, FromZygote, GrantedObject, Loading, MayOpen,
-    ObjectsToAsk, PROTOCOL_VERSION, PlanRequest, ToWorker, ToZygote, WorkerSetup, ZygoteLimits,
+    ObjectsToAsk, PROTOCOL_VERSION, PlanPlace, PlanPosition, PlanRequest, ToWorker, ToZygote,
+    WorkerSetup, ZygoteLimits,
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};

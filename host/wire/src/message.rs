@@ -267,6 +267,10 @@ pub struct PlanRequest {
     pub deadly: Vec<(u32, BadFile)>,
     /// Which share of the mini-batches belongs to the plan.
     pub sample: Sample,
+    /// Whether the planner reports [positions](FromPlanner::Position).
+    pub reports_positions: bool,
+    /// Where an earlier planner has got to. The plan continues from there.
+    pub continue_from: Option<PlanPosition>,
 }
 
 impl PlanRequest {
@@ -289,8 +293,46 @@ impl PlanRequest {
             asks: ObjectsToAsk::Never,
             deadly: Vec::new(),
             sample: Sample::ALL,
+            reports_positions: false,
+            continue_from: None,
         }
     }
+}
+
+/// A place in a plan, from which another planner can continue without reading everything before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanPosition {
+    /// How many mini-batches come before.
+    pub mini_batches: u64,
+    /// The index of the source of the last file that was reached.
+    pub source: u32,
+    /// The last file that was reached, as a path below its source. Empty if there was none.
+    pub file: String,
+    /// The place in that file.
+    pub place: PlanPlace,
+    /// A digest of all files up to that one, in order: of their names, and of the versions of those that were opened.
+    pub files: u64,
+}
+
+/// A place in a file, or after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PlanPlace {
+    /// In a text, between two records.
+    Text {
+        /// How many bytes come before.
+        offset: u64,
+        /// How many lines come before.
+        lines: u64,
+    },
+    /// In a table: after this many mini-batches of the file.
+    Table {
+        /// The number of mini-batches.
+        mini_batches: u64,
+    },
+    /// After the file.
+    FileEnd,
+    /// The end of the plan.
+    PlanEnd,
 }
 
 /// Which objects of a store the planner must ask for before it opens them. After it has asked, it waits for a
@@ -351,12 +393,12 @@ pub struct MayOpen {
 }
 
 /// Planner to leader, on its standard output. The order is `Tables`, any number of `MiniBatches`, then
-/// `Finished`; `Failed` may come at any time.
+/// `Finished`; `Failed` and `CannotContinue` may come at any time, as the last message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromPlanner {
     /// How to read the tables, one for each source; empty for file inputs.
     Tables(Vec<TableFormat>),
-    /// The next mini-batches; their ids rise by one from 0.
+    /// The next mini-batches; their ids rise by one from 0, or from [`PlanRequest::continue_from`].
     MiniBatches(Vec<MiniBatch>),
     /// The columns that the planner found in an input, in one line.
     Columns(String),
@@ -385,4 +427,12 @@ pub enum FromPlanner {
     /// The share of all inputs that is planned, in thousandths. It includes the mini-batches of the
     /// next message. Sent only if the share is known.
     Share(u16),
+    /// Where the planner is after the next message, which is `MiniBatches`, or `Finished` at the end. Sent only if
+    /// another planner can continue from there. If it is not sent, none of the later positions is sent either.
+    Position(PlanPosition),
+    /// The planner continues from the position in its request: the files before it are those that the earlier planner
+    /// found. Comes before the first `MiniBatches`.
+    Continues,
+    /// The planner cannot continue from the position in its request, because files before it have changed.
+    CannotContinue,
 }

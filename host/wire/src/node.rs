@@ -5,7 +5,7 @@
 //!
 //! The job's settings are not part of these messages: both sides already have them.
 
-use crate::FromPlanner;
+use crate::{FromPlanner, PlanPosition};
 use jiff::Timestamp;
 use sandmill_model::{Backend, MiniBatch, Source, TableFormat};
 use serde::{Deserialize, Serialize};
@@ -138,6 +138,10 @@ pub struct PreparedBackend {
 pub struct PlanOptions {
     /// [`PlanRequest::retried_files`](crate::PlanRequest::retried_files).
     pub retried_files: Vec<(u32, String)>,
+    /// [`PlanRequest::reports_positions`](crate::PlanRequest::reports_positions).
+    pub reports_positions: bool,
+    /// [`PlanRequest::continue_from`](crate::PlanRequest::continue_from).
+    pub continue_from: Option<PlanPosition>,
 }
 
 /// Asks whether the inputs have changed.
@@ -160,6 +164,10 @@ pub enum InspectReport {
     MiniBatches(Vec<InspectedMiniBatch>),
     /// All mini-batches were sent.
     Finished,
+    /// [`FromPlanner::Continues`].
+    Continues,
+    /// [`FromPlanner::CannotContinue`]. This report is the last one.
+    CannotContinue,
 }
 
 /// A mini-batch whose files were inspected.
@@ -191,7 +199,10 @@ mod tests {
     /// A node on another machine must receive the same messages as a node on this machine.
     #[test]
     fn all_messages_survive_encoding() {
-        let plan = PlanOptions { retried_files: vec![(1, "bad.csv".to_owned())] };
+        let plan = PlanOptions {
+            retried_files: vec![(1, "bad.csv".to_owned())],
+            ..PlanOptions::default()
+        };
         let look = InspectRequest {
             plan: plan.clone(),
             since: Timestamp::UNIX_EPOCH,

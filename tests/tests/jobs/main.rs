@@ -10,6 +10,7 @@ mod job_store;
 mod job_store_chaos;
 mod job_store_commands;
 mod job_store_over;
+mod job_store_plan;
 mod killed;
 mod machine_caps;
 mod python;

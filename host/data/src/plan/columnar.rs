@@ -164,7 +164,8 @@ fn each_slice<'s>(
     let table = Schema::new(schema.fields()[..file_columns].to_vec());
     // The file that the columns come from, for messages.
     let mut origin: Option<String> = None;
-    each_file(input, writer, &mut |writer, index, file| {
+    each_file(input, writer, &mut |writer, index, file, _| {
+        origin = origin.take().or_else(|| input.first_skipped.borrow().clone());
         let path = input.sources[(index - input.first) as usize].root.join(&file);
         if format.kind.is_database() && is_beside_database(&path) {
             return Ok(());

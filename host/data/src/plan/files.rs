@@ -2,11 +2,12 @@
 
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
+use super::position::FileTurn;
 use super::share::PlannedShare;
 use super::{PlanError, err};
 use crate::dataset::SourceListing;
 use crate::model::{MiniBatchWork, Names, Source};
-use crate::protocol::FromPlanner;
+use crate::protocol::{FromPlanner, PlanPlace};
 
 /// Sends mini-batches of `count` consecutive files of one source. The last mini-batch of a source may be
 /// smaller.
@@ -35,12 +36,16 @@ pub(super) fn plan_files(
             left.subtract_used(u64::from(file.is_some()));
             let is_end = file.is_none();
             if let Some(file) = file {
-                group.push(&file);
                 if let Some(share) = writer.share() {
                     share.pass(1);
                 }
+                if writer.enter_file(index, &file, None)? == FileTurn::Skip {
+                    continue;
+                }
+                group.push(&file);
             }
             if group.len() as u64 >= count || (is_end && !group.is_empty()) {
+                writer.reach(PlanPlace::FileEnd);
                 // The stamp omits the versions of the files: the worker adds them, because it opens the files
                 // anyway.
                 writer.add(

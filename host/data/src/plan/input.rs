@@ -40,6 +40,8 @@ pub(super) struct PlanInput<'a> {
     pub(super) last_root: RefCell<Option<(u32, OpenRoot)>>,
     /// The file that the columns were learned from, if it is still open. Usually this file is cut next.
     pub(super) learned_file: RefCell<Option<(PathBuf, TypedTableFile)>>,
+    /// The first file that an earlier planner has cut, if the plan continues.
+    pub(super) first_skipped: RefCell<Option<String>>,
     /// How many files were checked for their format.
     format_checks: Cell<u32>,
     /// Why the first checked file has another format.
@@ -123,6 +125,12 @@ impl PlanInput<'_> {
             return err!("input '{}': {first}", self.name());
         }
         Ok(Some(reason))
+    }
+
+    /// Leaves out a file that an earlier planner has cut. So the input has the right format.
+    pub(super) fn skip(&self, path: &Path) {
+        self.format_checks.set(CHECKED_FILES);
+        self.first_skipped.borrow_mut().get_or_insert_with(|| path.display().to_string());
     }
 
     /// Fails if all checked files have another format.
@@ -271,6 +279,7 @@ pub(super) fn inputs_of<'a>(
             begun_listing,
             last_root: RefCell::default(),
             learned_file: RefCell::default(),
+            first_skipped: RefCell::default(),
             format_checks: Cell::default(),
             first_foreign: RefCell::default(),
         });

@@ -6,6 +6,7 @@
 //!   files.
 //! - `input` is an input of tables, `columns` reports columns, `mini_batch_digest` makes stamps, and `share`
 //!   measures the progress.
+//! - `position` is about places from which another planner can continue.
 //! - `plan_writer` groups descriptors into messages; `serve` is the process, behind the wall of `lockdown`.
 //!
 //! This module imports `dataset`, `protocol`, `wall` and below.
@@ -19,6 +20,7 @@ mod keyed_tables;
 mod lockdown;
 mod mini_batch_digest;
 mod plan_writer;
+mod position;
 mod serve;
 mod share;
 mod shuffle;
@@ -31,6 +33,7 @@ pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 use crate::dataset::DatasetError;
 use crate::protocol::{CutOptions, FromPlanner, MayOpen, PROTOCOL_VERSION, PlanRequest};
 use plan_writer::PlanWriter;
+use position::PlanCourse;
 use shuffle::ShuffleContext;
 use std::io;
 
@@ -43,6 +46,9 @@ enum PlanError {
     /// The plan cannot be sent, or the leader is gone.
     #[error(transparent)]
     Output(#[from] io::Error),
+    /// An earlier plan cannot be continued, because its files have changed.
+    #[error("the inputs have changed since an earlier planner read them")]
+    CannotContinue,
 }
 
 /// A [`PlanError`] that is shown to the user, from a format string.
@@ -66,6 +72,7 @@ fn plan_with(
     // place of its own that it could keep.
     let retried_files = if partition_keys.is_empty() { retried_files.as_slice() } else { &[] };
     let mut writer = PlanWriter::new(emit, *memory, retried_files);
+    writer.follow(PlanCourse::new(tools.request), tools.request.continue_from.as_ref());
     writer.keep_sample(*sample);
     if asks.are_answered() {
         writer.set_next_answer(next_answer);
@@ -73,6 +80,7 @@ fn plan_with(
     match plan_all(tools, &mut writer) {
         Ok(()) => emit(FromPlanner::Finished),
         Err(PlanError::Input(error)) => emit(FromPlanner::Failed(error.to_string())),
+        Err(PlanError::CannotContinue) => emit(FromPlanner::CannotContinue),
         Err(PlanError::Output(error)) => Err(error),
     }
 }
@@ -109,5 +117,7 @@ fn plan_all(tools: ShuffleContext<'_>, writer: &mut PlanWriter<'_>) -> Result<()
 mod bad_files_tests;
 #[cfg(test)]
 mod partition_tests;
+#[cfg(test)]
+mod position_tests;
 #[cfg(test)]
 mod tests;

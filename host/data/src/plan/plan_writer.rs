@@ -1,12 +1,14 @@
 //! Gives a number to the descriptor of each mini-batch, and groups descriptors into messages.
 
 use super::mini_batch_digest::MiniBatchDigest;
+use super::position::{FileTurn, PlanCourse};
 use super::share::PlannedShare;
 use super::{PlanError, err};
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, MiniBatchWork, Names, Sample};
-use crate::protocol::{FromPlanner, MayOpen};
+use crate::protocol::{FromPlanner, MayOpen, PlanPlace, PlanPosition};
 use std::collections::HashSet;
 use std::io;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The most descriptors in a message.
@@ -50,6 +52,9 @@ pub(super) struct PlanWriter<'a> {
     share: Option<PlannedShare>,
     /// Mini-batches that come at the end of the plan: all but the first of each file in `retried_files`.
     deferred: Vec<(u32, MiniBatchWork, MiniBatchDigest)>,
+    course: PlanCourse,
+    /// The position after the pending mini-batches.
+    position: Option<PlanPosition>,
 }
 
 impl<'a> PlanWriter<'a> {
@@ -80,7 +85,43 @@ impl<'a> PlanWriter<'a> {
             cut: 0,
             share: None,
             deferred: Vec::new(),
+            course: PlanCourse::default(),
+            position: None,
         }
+    }
+
+    /// From now on the planner follows this course. `from`: the position from which the plan continues.
+    pub(super) fn follow(&mut self, course: PlanCourse, from: Option<&PlanPosition>) {
+        self.course = course;
+        self.next_id = from.map_or(0, |position| position.mini_batches);
+    }
+
+    /// Goes to the next file of the inputs. `path`: the file, if the planner opens it.
+    ///
+    /// # Errors
+    /// If the plan cannot continue from its position.
+    pub(super) fn enter_file(
+        &mut self,
+        source: u32,
+        file: &str,
+        path: Option<&Path>,
+    ) -> Result<FileTurn, PlanError> {
+        let was_before = self.course.is_before_target();
+        let turn = self.course.enter(source, file, path)?;
+        if was_before && !self.course.is_before_target() {
+            self.send(FromPlanner::Continues)?;
+        }
+        Ok(turn)
+    }
+
+    /// The next mini-batch ends at this place of its file.
+    pub(super) fn reach(&mut self, place: PlanPlace) {
+        self.course.reach(place);
+    }
+
+    /// No other planner can continue after what comes next.
+    pub(super) fn end_positions(&mut self) {
+        self.course.end_positions();
     }
 
     /// From now on the planner may ask the leader for files. `next_answer` waits for the next answer.
@@ -211,7 +252,17 @@ impl<'a> PlanWriter<'a> {
         partition: Vec<(String, String)>,
         stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
+        if matches!(work, MiniBatchWork::Unreadable(_)) {
+            // The file may be readable for the next planner.
+            self.course.end_positions();
+        }
+        if self.course.is_before_target() {
+            return Err(PlanError::CannotContinue);
+        }
         self.cut += 1;
+        if !self.course.add() {
+            return Ok(());
+        }
         if !self.sample.has(self.cut - 1) {
             return Ok(());
         }
@@ -241,6 +292,7 @@ impl<'a> PlanWriter<'a> {
         }
         self.pending.push(mini_batch);
         self.next_id += 1;
+        self.position = self.course.position(self.next_id);
         self.pending_bytes += bytes;
         let is_due = self.sent_at.is_none_or(|sent| sent.elapsed() >= GROUP_TIME);
         if is_due || self.pending.len() >= MAX_GROUP || self.pending_bytes >= GROUP_BYTES {
@@ -287,6 +339,9 @@ impl<'a> PlanWriter<'a> {
             if let Some(share) = self.share.as_mut().and_then(PlannedShare::unreported) {
                 self.send(FromPlanner::Share(share))?;
             }
+            if let Some(position) = self.position.take() {
+                self.send(FromPlanner::Position(position))?;
+            }
             self.send(FromPlanner::MiniBatches(group))?;
             self.sent_at = Some(Instant::now());
         }
@@ -295,6 +350,9 @@ impl<'a> PlanWriter<'a> {
 
     /// Sends the pending and deferred mini-batches, and the number of notices that were not sent.
     pub(super) fn close(&mut self) -> Result<(), PlanError> {
+        if self.course.end_files()? {
+            self.send(FromPlanner::Continues)?;
+        }
         if self.next_answer.is_some() && !self.deferred.is_empty() {
             self.flush()?;
             self.send(FromPlanner::Closed)?;
@@ -303,6 +361,9 @@ impl<'a> PlanWriter<'a> {
             self.add_group(source, work, Vec::new(), stamp)?;
         }
         self.flush()?;
+        if let Some(end) = self.course.end(self.next_id) {
+            self.send(FromPlanner::Position(end))?;
+        }
         match self.notices.saturating_sub(MAX_NOTICES) {
             0 => Ok(()),
             more => {

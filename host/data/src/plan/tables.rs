@@ -6,16 +6,16 @@ use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
 use super::share::{self, PlannedShare};
 use super::shuffle::{ShuffleContext, empty_spill};
-use super::text::each_slice;
+use super::text::{FoundSlice, each_slice};
 use super::{PlanError, columnar, err, keyed_tables};
 use crate::dataset::csv::{MAX_SLICE, infer_format};
 use crate::dataset::json::{field_of, infer_json};
 use crate::dataset::{SourceListing, Unpacker, schema_bytes};
 use crate::model::{
     ByteSize, Column, ColumnType, MiniBatchWork, PartitionFormat, SliceSize, TableFormat,
-    TableKind, count_u32,
+    TableKind, TextSlice, count_u32,
 };
-use crate::protocol::FromPlanner;
+use crate::protocol::{FromPlanner, PlanPlace};
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use std::sync::Arc;
 
@@ -73,6 +73,9 @@ pub(super) fn plan_tables(
         each_slice(input, format, size, &unpacker, writer, &mut |writer, found| {
             let mut stamp = MiniBatchDigest::new();
             stamp.add_file(found.metadata.into());
+            let FoundSlice { slice: TextSlice { offset, length, .. }, lines, .. } = &found;
+            let offset = offset.saturating_add(*length);
+            writer.reach(PlanPlace::Text { offset, lines: *lines });
             writer.add(found.source, MiniBatchWork::Text(found.slice), stamp)
         })?;
     }

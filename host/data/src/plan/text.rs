@@ -4,13 +4,14 @@ use super::files::next_file;
 use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
+use super::position::FileTurn;
 use super::share;
 use super::{PlanError, err};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{INSPECTED_BYTES, foreign};
 use crate::dataset::{DatasetError, OpenError, Unpacker, foreign_file, foreign_start};
 use crate::model::{Column, MiniBatchWork, SliceSize, TableFormat, TableKind, TextSlice};
-use crate::protocol::FromPlanner;
+use crate::protocol::{FromPlanner, PlanPlace};
 use std::fs::Metadata;
 
 /// A slice of a file.
@@ -19,19 +20,25 @@ pub(super) struct FoundSlice<'a> {
     pub(super) source: u32,
     pub(super) slice: TextSlice,
     pub(super) metadata: &'a Metadata,
+    /// How many lines of the file come before the end of the slice.
+    pub(super) lines: u64,
 }
 
 /// Receives each slice.
 pub(super) type TakeTextSlice<'t, 's> =
     dyn FnMut(&mut PlanWriter<'s>, FoundSlice<'_>) -> Result<(), PlanError> + 't;
 
-/// Passes all files of an input to `take`, in order, with the index of the source. If the first file is in
+/// Receives each file, with the index of its source, and the place from which it is cut.
+pub(super) type TakeFile<'t, 's> =
+    dyn FnMut(&mut PlanWriter<'s>, u32, String, Option<PlanPlace>) -> Result<(), PlanError> + 't;
+
+/// Passes all files of an input to `take`, in order, with the index of the source. If the plan continues, leaves out those that an earlier planner has cut. If the first file is in
 /// Hive-style folders (`key=value`), a file that is not in folders with these keys becomes a mini-batch that
 /// fails. Fails if a folder cannot be read, or if a file's path does not match the template in the job file.
 pub(super) fn each_file<'s>(
     input: &PlanInput<'_>,
     writer: &mut PlanWriter<'s>,
-    take: &mut dyn FnMut(&mut PlanWriter<'s>, u32, String) -> Result<(), PlanError>,
+    take: &mut TakeFile<'_, 's>,
 ) -> Result<(), PlanError> {
     let mut files = 0;
     let unreadable_before = writer.unreadable_files();
@@ -45,12 +52,24 @@ pub(super) fn each_file<'s>(
         while input.rows_left.get() > 0
             && let Some(file) = next_file(&mut listing, index, writer)?
         {
+            let path = source.root.join(&file);
+            let begins_at = match writer.enter_file(index, &file, Some(&path))? {
+                FileTurn::Cut => None,
+                FileTurn::CutFrom(place) => Some(place),
+                FileTurn::Skip => {
+                    files += 1;
+                    input.skip(&path);
+                    if let Some(share) = writer.share() {
+                        share.pass(share::bytes(&path));
+                    }
+                    continue;
+                }
+            };
             if let Some(reason) = input.deadly_reason(index, &file) {
                 files += 1;
                 writer.add_bad(index, file, reason.to_owned(), MiniBatchDigest::new())?;
                 continue;
             }
-            let path = source.root.join(&file);
             let next = input.following(&mut listing);
             if let Some(bad) = input.prepare_to_open(index, &file, next, writer)? {
                 writer.add(index, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
@@ -80,10 +99,10 @@ pub(super) fn each_file<'s>(
                 }
                 _ if writer.is_reread(index, &file) => {
                     writer.begin_reread();
-                    take(writer, index, file.clone())?;
+                    take(writer, index, file.clone(), None)?;
                     writer.end_reread(index, file)?;
                 }
-                _ => take(writer, index, file)?,
+                _ => take(writer, index, file, begins_at)?,
             }
             if let Some(share) = writer.share() {
                 share.pass(share::bytes(&path));
@@ -121,7 +140,8 @@ pub(super) fn each_slice<'s>(
         _ => Cutter::of_lines(size),
     };
     let mut headers = Headers::new(input, format);
-    each_file(input, writer, &mut |writer, index, file| {
+    each_file(input, writer, &mut |writer, index, file, begins_at| {
+        headers.skip_to(input.first_skipped.borrow().as_ref());
         let root = &input.sources[(index - input.first) as usize].root;
         let opened = unpacker.open(&mut cutter, root, file.clone());
         let opened = opened.and_then(|cut| Ok((headers.check(&cut)?, cut.metadata()?, cut)));
@@ -147,12 +167,20 @@ pub(super) fn each_slice<'s>(
                 cut.names().unwrap_or_default().join(", "),
             ))?;
         }
+        if cut.is_unpacked() {
+            // The next planner would have to unpack it again.
+            writer.end_positions();
+        }
         cut.look_for_joined(headers.columns.len());
         if !has_header {
             writer.notice(format!("{} is empty and gives no mini-batch", cut.path().display()))?;
             return Ok(());
         }
         let mut rows = 0;
+        if let Some(PlanPlace::Text { offset, lines }) = begins_at {
+            cut.continue_from(offset, lines)?;
+            rows = 1;
+        }
         loop {
             if input.is_limited() {
                 cut.set_max_records(input.rows_left.get());
@@ -165,7 +193,8 @@ pub(super) fn each_slice<'s>(
                     }
                     rows += slice.rows;
                     input.subtract_used(slice.rows);
-                    take(writer, FoundSlice { source: index, slice, metadata: &metadata })?;
+                    let lines = cut.lines();
+                    take(writer, FoundSlice { source: index, slice, metadata: &metadata, lines })?;
                 }
                 Ok(None) => {
                     return notice_end(&cut, rows, headers.has_headers, writer);
@@ -252,6 +281,11 @@ impl<'a> Headers<'a> {
         let columns = &format.columns[..format.columns.len().saturating_sub(keys)];
         let has_headers = input.table.kind == TableKind::Csv && input.csv().header;
         Self { has_headers, columns, last_valid: None, origin }
+    }
+
+    /// Notes the first file that an earlier planner has cut, if there is one.
+    fn skip_to(&mut self, first: Option<&String>) {
+        self.origin = self.origin.take().or_else(|| first.cloned());
     }
 
     /// Returns whether the file has a header. Always true if the format has no headers. Fails if the header

@@ -238,6 +238,10 @@ struct DeliveredPlan {
     has_spilled: bool,
     /// The notices so far. Each is delivered once, even if a later process repeats it.
     notices: HashSet<String>,
+    /// The mini-batches before the last delivered position.
+    position: Option<u64>,
+    /// Whether it was delivered that the plan continues an earlier one.
+    continues: bool,
     /// Whether an earlier process has died.
     is_later: bool,
     /// The source and name of the file that the current process has open.
@@ -339,9 +343,19 @@ impl DeliveredPlan {
                 self.opening = None;
                 Ok(Some(FromPlanner::Closed))
             }
-            message @ (FromPlanner::Finished | FromPlanner::Failed(_) | FromPlanner::Share(_)) => {
-                Ok(Some(message))
+            FromPlanner::Position(position) => {
+                let is_new = self.position.is_none_or(|last| last < position.mini_batches);
+                self.position = self.position.max(Some(position.mini_batches));
+                Ok(is_new.then_some(FromPlanner::Position(position)))
             }
+            FromPlanner::Continues => {
+                let is_new = !std::mem::replace(&mut self.continues, true);
+                Ok(is_new.then_some(FromPlanner::Continues))
+            }
+            message @ (FromPlanner::Finished
+            | FromPlanner::Failed(_)
+            | FromPlanner::CannotContinue
+            | FromPlanner::Share(_)) => Ok(Some(message)),
         }
     }
 }
@@ -390,7 +404,10 @@ async fn read(
                 Ok(None) => continue,
                 Err(end) => return end,
             };
-            let is_last = matches!(message, FromPlanner::Finished | FromPlanner::Failed(_));
+            let is_last = matches!(
+                message,
+                FromPlanner::Finished | FromPlanner::Failed(_) | FromPlanner::CannotContinue
+            );
             if events.send(message).await.is_err() {
                 return ReadEnd::NoReceiver;
             }

@@ -93,6 +93,16 @@ impl Cutter {
         self.open_text(file, path, name, None)
     }
 
+    fn new_scan(&self) -> CsvScan {
+        let mut scan = match &self.csv {
+            Some(csv) if csv.quoted_newlines => CsvScan::from_format(csv),
+            Some(csv) => CsvScan::of_lines_with_comments(csv),
+            None => CsvScan::of_lines(),
+        };
+        scan.max_field_bytes = self.max_rest;
+        scan
+    }
+
     /// Like [`Self::open`], for a text that is already open. `path` and `name` are those of the text's file,
     /// or of the packed file that the text was unpacked from. In that case `unpacked` is the path of the text
     /// in the spill folder.
@@ -103,12 +113,7 @@ impl Cutter {
         name: String,
         unpacked: Option<String>,
     ) -> Result<CutFile<'_>, DatasetError> {
-        let mut scan = match &self.csv {
-            Some(csv) if csv.quoted_newlines => CsvScan::from_format(csv),
-            Some(csv) => CsvScan::of_lines_with_comments(csv),
-            None => CsvScan::of_lines(),
-        };
-        scan.max_field_bytes = self.max_rest;
+        let scan = self.new_scan();
         let mut opened = CutFile {
             cutter: self,
             file,
@@ -188,6 +193,23 @@ impl CutFile<'_> {
     /// From now on a slice has at most this many records. With 0 there are no more slices.
     pub fn set_max_records(&mut self, records: u64) {
         self.max_records = Some(records);
+    }
+
+    /// Goes to the end of a slice that was cut before: after this many bytes and lines of the text. Call this before the
+    /// first slice.
+    pub fn continue_from(&mut self, offset: u64, lines: u64) -> Result<(), DatasetError> {
+        let spans = self.scan.spans.take();
+        self.scan = self.cutter.new_scan();
+        self.scan.spans = spans;
+        self.scan.offset = offset;
+        self.scan.lines = lines;
+        self.offset = offset;
+        self.refill()
+    }
+
+    /// How many lines of the text have ended so far.
+    pub fn lines(&self) -> u64 {
+        self.scan.lines
     }
 
     /// The file's path on the host.

@@ -1,0 +1,177 @@
+//! Places from which another planner can continue a plan, and how a planner gets to such a place without reading the
+//! files before it.
+
+use super::PlanError;
+use crate::dataset::{FileVersion, short};
+use crate::model::{Sample, TableInput};
+use crate::protocol::{CutOptions, ObjectsToAsk, PlanPlace, PlanPosition, PlanRequest};
+use sha2::{Digest, Sha256};
+use std::path::Path;
+
+/// What the planner does with a file of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FileTurn {
+    /// Cut it from its beginning.
+    Cut,
+    /// Cut it from this place on, where an earlier planner has got to.
+    CutFrom(PlanPlace),
+    /// Leave it out, because an earlier planner has cut it.
+    Skip,
+}
+
+/// Follows the files of the inputs, in order.
+#[derive(Debug, Default)]
+pub(super) struct PlanCourse {
+    /// The digest of the files so far. `None` if no other planner could continue from here.
+    files: Option<Sha256>,
+    /// The last file, with the index of its source.
+    last_file: (u32, String),
+    /// How many mini-batches of the last file were made, including those of an earlier planner.
+    of_file: u64,
+    /// The place after the next mini-batch. `None` if it is in a table.
+    next_place: Option<PlanPlace>,
+    /// The place from which the plan continues. `None` if it has no such place, or has passed it.
+    target: Option<PlanPosition>,
+    /// How many mini-batches an earlier planner has made of the file that is cut again from its beginning.
+    again: u64,
+}
+
+impl PlanCourse {
+    /// The course of a new plan, or of one that continues. Reports positions if the request says so, and if the plan
+    /// is one that can be continued.
+    pub(super) fn new(request: &PlanRequest) -> Self {
+        let is_followed = request.reports_positions || request.continue_from.is_some();
+        let may_continue = is_followed && can_continue(request);
+        Self {
+            files: may_continue.then(Sha256::new),
+            target: request.continue_from.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// No other planner can continue after what comes next.
+    pub(super) fn end_positions(&mut self) {
+        self.files = None;
+    }
+
+    /// Goes to the next file. `path`: the file, if the planner opens it.
+    ///
+    /// # Errors
+    /// If files have changed since an earlier planner has cut them.
+    pub(super) fn enter(
+        &mut self,
+        source: u32,
+        file: &str,
+        path: Option<&Path>,
+    ) -> Result<FileTurn, PlanError> {
+        self.next_place = None;
+        self.of_file = 0;
+        let Some(files) = &mut self.files else {
+            return if self.target.is_some() {
+                Err(PlanError::CannotContinue)
+            } else {
+                Ok(FileTurn::Cut)
+            };
+        };
+        files.update(source.to_le_bytes());
+        files.update((file.len() as u64).to_le_bytes());
+        files.update(file);
+        let version = path.and_then(|path| path.metadata().ok());
+        files.update(version.map_or([0; 24], |found| FileVersion::from(&found).bytes()));
+        self.last_file.0 = source;
+        file.clone_into(&mut self.last_file.1);
+        let Some(target) = &self.target else { return Ok(FileTurn::Cut) };
+        if target.place == PlanPlace::PlanEnd
+            || (target.source, target.file.as_str()) != (source, file)
+        {
+            return Ok(FileTurn::Skip);
+        }
+        let place = target.place;
+        self.check_target()?;
+        Ok(match place {
+            PlanPlace::FileEnd | PlanPlace::PlanEnd => FileTurn::Skip,
+            PlanPlace::Text { .. } => FileTurn::CutFrom(place),
+            PlanPlace::Table { mini_batches } => {
+                self.again = mini_batches;
+                FileTurn::CutFrom(place)
+            }
+        })
+    }
+
+    /// Passes the place from which the plan continues, if the files up to it are the same as before.
+    fn check_target(&mut self) -> Result<(), PlanError> {
+        let target = self.target.take().ok_or(PlanError::CannotContinue)?;
+        let is_same =
+            self.digest() == Some(target.files) && self.last_file == (target.source, target.file);
+        if is_same { Ok(()) } else { Err(PlanError::CannotContinue) }
+    }
+
+    /// Whether the planner is before the place from which the plan continues.
+    pub(super) fn is_before_target(&self) -> bool {
+        self.target.is_some()
+    }
+
+    /// All files were passed. Returns whether the plan was complete before. Fails if it was not, and its place was not found.
+    pub(super) fn end_files(&mut self) -> Result<bool, PlanError> {
+        if self.target.is_none() {
+            return Ok(false);
+        }
+        let is_end = self.target.as_ref().is_some_and(|target| target.place == PlanPlace::PlanEnd);
+        self.check_target()?;
+        if is_end { Ok(true) } else { Err(PlanError::CannotContinue) }
+    }
+
+    /// The next mini-batch ends here.
+    pub(super) fn reach(&mut self, place: PlanPlace) {
+        self.next_place = Some(place);
+    }
+
+    /// Notes a mini-batch, which is not before the target. Returns whether the plan does not have it yet.
+    pub(super) fn add(&mut self) -> bool {
+        self.of_file += 1;
+        let is_new = self.again == 0;
+        self.again = self.again.saturating_sub(1);
+        is_new
+    }
+
+    /// The position after the last mini-batch, which is number `mini_batches`, counted from 1. `None` if no other planner can continue there.
+    pub(super) fn position(&mut self, mini_batches: u64) -> Option<PlanPosition> {
+        let place = self.next_place.take();
+        let place = place.unwrap_or(PlanPlace::Table { mini_batches: self.of_file });
+        self.at(mini_batches, place)
+    }
+
+    /// The position at the end of the plan.
+    pub(super) fn end(&self, mini_batches: u64) -> Option<PlanPosition> {
+        self.at(mini_batches, PlanPlace::PlanEnd)
+    }
+
+    fn at(&self, mini_batches: u64, place: PlanPlace) -> Option<PlanPosition> {
+        let files = self.digest()?;
+        let (source, file) = self.last_file.clone();
+        Some(PlanPosition { mini_batches, source, file, place, files })
+    }
+
+    fn digest(&self) -> Option<u64> {
+        self.files.clone().map(short)
+    }
+}
+
+/// Whether another planner can continue such a plan. Grouped rows, and rows from databases and stores, are planned from
+/// the beginning.
+fn can_continue(request: &PlanRequest) -> bool {
+    let is_known = |table: &TableInput| !table.kind.is_database();
+    let kind_fits = match &request.cut {
+        CutOptions::Files { .. } => true,
+        CutOptions::Tables { inputs, full_inference, .. } => {
+            !full_inference && inputs.iter().all(is_known)
+        }
+        CutOptions::Void { .. } => false,
+    };
+    kind_fits
+        && request.partition_keys.is_empty()
+        && request.retried_files.is_empty()
+        && request.asks == ObjectsToAsk::Never
+        && request.sample == Sample::ALL
+        && request.sources.iter().all(|source| source.take.is_none() && source.manifest.is_none())
+}
