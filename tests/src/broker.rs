@@ -17,10 +17,15 @@ use tempfile::TempDir;
 /// How long a server may take to start, and a cluster to elect a leader.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A nats-server on 127.0.0.1. It keeps its streams in a temporary folder. Dropping it kills the server.
+/// The address of most servers.
+const LOOPBACK: &str = "127.0.0.1";
+
+/// A nats-server. It listens on 127.0.0.1, unless a test says otherwise. It keeps its streams in a temporary folder. Dropping it kills the server.
 #[derive(Debug)]
 pub struct Broker {
     child: Child,
+    /// The address on which the server listens.
+    host: String,
     /// The port on which the server accepts clients. It stays the same when the server starts again.
     pub port: u16,
     ports: Ports,
@@ -36,28 +41,33 @@ impl Broker {
 
     /// Starts a server with more lines in its configuration, such as users and their permissions.
     pub fn start_with(config: &str) -> Self {
-        Self::start_on(Ports::claim(), "", config)
+        Self::start_on(Ports::claim(), LOOPBACK, "", config)
+    }
+
+    /// Starts a server that listens on this address of the machine.
+    pub fn start_at(host: &str) -> Self {
+        Self::start_on(Ports::claim(), host, "", "")
     }
 
     /// Starts a server, and waits until it accepts clients. `storage` are options of JetStream.
-    fn start_on(ports: Ports, storage: &str, config: &str) -> Self {
+    fn start_on(ports: Ports, host: &str, storage: &str, config: &str) -> Self {
         let Ports { clients: port, health, .. } = ports;
         let folder = tempfile::tempdir().unwrap();
         let streams = folder.path().join("streams");
         let config = format!(
-            "server_name: broker-{port}\nlisten: \"127.0.0.1:{port}\"\nhttp: \"127.0.0.1:{health}\"\n\
+            "server_name: broker-{port}\nlisten: \"{host}:{port}\"\nhttp: \"{host}:{health}\"\n\
              jetstream {{ store_dir: {streams:?}\n{storage}\n}}\n{config}\n"
         );
         fs::write(folder.path().join("server.conf"), config).unwrap();
         let child = spawn(folder.path());
-        let mut broker = Self { child, port, ports, folder };
+        let mut broker = Self { child, host: host.to_owned(), port, ports, folder };
         broker.wait_until_it_listens();
         broker
     }
 
     /// `nats://127.0.0.1:port`.
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}:{}", self.host, self.port)
     }
 
     /// `nats://user:password@127.0.0.1:port`.
@@ -139,12 +149,12 @@ impl Broker {
     /// it sends no such message within two seconds.
     fn info(&self) -> Option<Value> {
         let mut line = String::new();
-        BufReader::new(connect(self.port)?).read_line(&mut line).ok()?;
+        BufReader::new(connect(&self.host, self.port)?).read_line(&mut line).ok()?;
         serde_json::from_str(line.strip_prefix("INFO ")?).ok()
     }
 
     fn is_healthy(&self) -> bool {
-        let answer = connect(self.ports.health).and_then(|mut stream| {
+        let answer = connect(&self.host, self.ports.health).and_then(|mut stream| {
             stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").ok()?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer).ok()?;
@@ -186,7 +196,7 @@ impl Brokers {
                 "cluster {{ name: brokers\nlisten: \"127.0.0.1:{}\"\nroutes: [{routes}] }}\n{config}",
                 ports.routes
             );
-            Broker::start_on(ports, "sync_interval: always", &config)
+            Broker::start_on(ports, LOOPBACK, "sync_interval: always", &config)
         };
         let mut brokers = Self { servers: ports.into_iter().map(start).collect() };
         brokers.wait_until_healthy();
@@ -232,8 +242,8 @@ fn spawn(folder: &Path) -> Child {
 }
 
 /// Connects to a server. It must answer within two seconds.
-fn connect(port: u16) -> Option<TcpStream> {
-    let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+fn connect(host: &str, port: u16) -> Option<TcpStream> {
+    let stream = TcpStream::connect((host, port)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(2))).ok()?;
     Some(stream)
 }

@@ -33,9 +33,13 @@ mod healthy;
 mod job;
 mod kit;
 mod models;
+#[cfg(target_os = "linux")]
+mod network;
 mod onnx;
+mod proxy;
 mod python;
 mod ran;
+mod random;
 mod redact;
 mod servers;
 pub mod sources;
@@ -48,9 +52,13 @@ pub use healthy::{Fate, play, play_with};
 pub use job::{Running, TestJob, texts};
 pub use kit::{assert_kit_as_documented, kit_results};
 pub use models::{computing, models_in};
+#[cfg(target_os = "linux")]
+pub use network::Network;
 pub use onnx::{onnx_model, onnx_model_of};
+pub use proxy::{Direction, Proxy};
 pub use python::{onnxruntime, python};
 pub use ran::Ran;
+pub use random::Random;
 pub use redact::{cut_denials, redact};
 pub use servers::{Server, bytes_here};
 pub use wat::{add_world, for_version_0_1, good_row, wat_guest, wat_module};

@@ -198,7 +198,7 @@ impl Leading {
         (overwrite, reuse): (bool, bool),
         bus: &Bus,
     ) {
-        if !is_random_name(submission) || !is_plain(&job.job) {
+        if !is_random_name(submission) || !is_well_formed(job) {
             return;
         }
         if let Some(state) = self.submissions.get(submission) {
@@ -426,8 +426,13 @@ fn repeat(news: &LeadNews, bus: &Bus) {
 fn is_usable(leads: &Leads) -> bool {
     leads.protocol == BUS_PROTOCOL
         && leads.version == env!("CARGO_PKG_VERSION")
-        && is_plain(&leads.job.job)
-        && leads.job.file.is_absolute()
+        && is_well_formed(&leads.job)
+}
+
+/// Whether a process can be started for the job. The path of its file becomes an argument of the process, and a path
+/// that is not absolute could be an option.
+fn is_well_formed(job: &JobToLead) -> bool {
+    is_plain(&job.job) && job.file.is_absolute()
 }
 
 /// Whether this can be the name of a folder.

@@ -8,7 +8,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Ran, Running, TestJob, guest};
+use sandmill_tests::{Ran, Random, Running, TestJob, guest};
 use std::fs::{self, OpenOptions};
 use std::path::Path;
 use std::thread;
@@ -20,20 +20,6 @@ const MINI_BATCHES: usize = 5000;
 /// The number of kills of all tests together. Each test makes a share of these kills.
 fn total_kills() -> usize {
     std::env::var("SANDMILL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(210)
-}
-
-/// Pseudorandom numbers, the same in each run of a test.
-struct RandomNumbers(u64);
-
-impl RandomNumbers {
-    /// A number from 0 to `end`, without `end`.
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
 }
 
 #[derive(Debug, Default)]
@@ -52,7 +38,7 @@ impl Kills {
 /// Runs jobs and kills processes until there were at least `min_kills` kills. Each job is resumed until it is
 /// done, and then checked.
 fn kill_until_done(seed: u64, min_kills: usize, job: impl Fn() -> TestJob, check: impl Fn(&Ran)) {
-    let mut random = RandomNumbers(seed);
+    let mut random = Random(seed);
     let mut kills = Kills::default();
     let mut jobs = 0;
     while kills.count() < min_kills {
@@ -64,12 +50,7 @@ fn kill_until_done(seed: u64, min_kills: usize, job: impl Fn() -> TestJob, check
 }
 
 /// Kills processes of one job, and resumes the job until it is done.
-fn run_with_kills(
-    job: TestJob,
-    random: &mut RandomNumbers,
-    kills: &mut Kills,
-    min_kills: usize,
-) -> Ran {
+fn run_with_kills(job: TestJob, random: &mut Random, kills: &mut Kills, min_kills: usize) -> Ran {
     let mut running = job.start(&[]);
     for _ in 0..1000 {
         // Most leaders live long enough to make progress, and some do not.
@@ -106,7 +87,7 @@ fn run_with_kills(
 fn kill_processes(
     running: &mut Running,
     life: Duration,
-    random: &mut RandomNumbers,
+    random: &mut Random,
     kills: &mut Kills,
     min_kills: usize,
 ) -> bool {
@@ -132,7 +113,7 @@ fn kill_processes(
 }
 
 /// Cuts the ends of some files to which rows were appended, as a power loss may.
-fn cut_tails(folder: &Path, random: &mut RandomNumbers, kills: &mut Kills) {
+fn cut_tails(folder: &Path, random: &mut Random, kills: &mut Kills) {
     let parts = fs::read_dir(folder.join("job/parts")).into_iter().flatten().flatten();
     let mut files: Vec<_> = parts.map(|entry| entry.path()).collect();
     files.sort();

@@ -56,7 +56,12 @@ impl Cluster {
     /// Starts an agent that logs in as this user.
     pub(crate) fn agent_as(&self, user: &str, number: usize) -> Agent {
         let url = self.broker.url_for(user, "...");
-        Agent::start(&url, self.folder.path(), number, (&[], &self.environment))
+        Agent::start(&url, self.folder.path(), number, &[], &self.environment)
+    }
+
+    /// Starts an agent that reaches the broker at this address, which is none of those that the cluster counts.
+    pub(crate) fn agent_at(&self, url: &str, number: usize) -> Agent {
+        Agent::start(url, self.folder.path(), number, &[], &[])
     }
 
     /// Starts an agent with more options, which is none of those that the cluster counts.
@@ -71,7 +76,7 @@ impl Cluster {
         options: &[&str],
         environment: &[(String, String)],
     ) -> Agent {
-        Agent::start(&self.urls[1], self.folder.path(), number, (options, environment))
+        Agent::start(&self.urls[1], self.folder.path(), number, options, environment)
     }
 
     /// Adds an agent to those that the cluster counts, and waits until it listens to offers.
@@ -89,6 +94,13 @@ impl Cluster {
     /// A path in the folder of the agents' settings.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
+    }
+
+    /// The folder of the job directories of the agent with this number.
+    pub(crate) fn folder_of_leaders(&self, number: usize) -> String {
+        let folder = self.folder.path().join(format!("machine-{number}-jobs"));
+        fs::create_dir_all(&folder).unwrap();
+        folder.canonicalize().unwrap().display().to_string()
     }
 
     /// Writes a file into the folder of the agents' settings. Only its owner can read it. Returns its path.
@@ -128,6 +140,13 @@ impl Cluster {
         let number = said.split(&marker).nth(1).and_then(|rest| rest.split(')').next());
         let number: usize = number.unwrap().parse().unwrap();
         &mut self.agents[number]
+    }
+
+    /// The node of a job whose workers this agent runs.
+    pub(crate) fn node_on(&self, job: &Running, agent: usize) -> u32 {
+        let said = job.stderr_so_far();
+        let (before, _) = said.split_once(&format!(" (machine-{agent}) takes part")).unwrap();
+        before.rsplit(' ').next().unwrap().parse().unwrap()
     }
 
     /// Submits the job in this folder, which stays here. Waits until the command ends.
@@ -183,11 +202,13 @@ pub(crate) fn client_at(url: String) -> Bus {
 }
 
 impl Agent {
-    fn start(
+    /// Starts an agent. Its log continues that of an earlier agent with this number in this folder.
+    pub(crate) fn start(
         url: &str,
         folder: &Path,
         number: usize,
-        (options, environment): (&[&str], &[(String, String)]),
+        options: &[&str],
+        environment: &[(String, String)],
     ) -> Self {
         let name = format!("machine-{number}");
         let log = folder.join(format!("{name}.log"));
@@ -203,7 +224,7 @@ impl Agent {
             .env("SANDMILL_JOBS_ROOT", folder.join(format!("{name}-jobs")))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(&log).unwrap())
+            .stderr(File::options().create(true).append(true).open(&log).unwrap())
             .spawn()
             .unwrap();
         Self { child, log }
@@ -228,12 +249,26 @@ impl Agent {
         self.child.wait().unwrap();
     }
 
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        kill_process(self.pid(), signal).unwrap();
     }
 
     /// The processes of this agent that lead jobs, or are about to.
     pub(crate) fn leaders(&self) -> Vec<Pid> {
+        self.children(|command| command.contains("lead-job"))
+    }
+
+    /// The processes of this agent that run entry scripts, and those from which they are forked.
+    pub(crate) fn workers(&self) -> Vec<Pid> {
+        self.children(|command| command.contains("worker"))
+    }
+
+    /// The children of this agent whose command line is meant.
+    fn children(&self, is_meant: impl Fn(&str) -> bool) -> Vec<Pid> {
         let children = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
             let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
@@ -241,9 +276,11 @@ impl Agent {
             let mut fields = rest.split(' ');
             let is_dead = fields.next() == Some("Z");
             let is_child = fields.next() == Some(&self.child.id().to_string());
+            if is_dead || !is_child {
+                return None;
+            }
             let command = fs::read_to_string(entry.path().join("cmdline")).ok()?;
-            let leads = !is_dead && is_child && command.contains("lead-job");
-            leads.then(|| Pid::from_raw(pid)).flatten()
+            is_meant(&command).then(|| Pid::from_raw(pid)).flatten()
         });
         children.collect()
     }

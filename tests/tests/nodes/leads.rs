@@ -1,9 +1,8 @@
 //! Agents that lead jobs: those that users submit, and those whose leader is lost.
 
 use crate::cluster::{Cluster, is_alive, sorted};
-use crate::proxy::Proxy;
 use rustix::process::Signal;
-use sandmill_tests::{Broker, Ran, Running, TestJob, guest, root};
+use sandmill_tests::{Broker, Proxy, Ran, Running, TestJob, guest, root};
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};

@@ -4,6 +4,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod chaos;
+mod chaos_jobs;
 mod cluster;
 mod followed;
 mod forged;
@@ -12,9 +14,10 @@ mod inputs;
 mod leads;
 mod losses;
 mod outputs;
-mod proxy;
+mod partitions;
 mod roles;
 mod several;
 mod signers;
 mod stored;
+mod submitters;
 mod twins;

@@ -2,9 +2,8 @@
 //! on all machines.
 
 use crate::cluster::{Cluster, FILES, expected_rows, expected_rows_in_order, sorted};
-use crate::proxy::Proxy;
 use rustix::process::{Pid, Signal, kill_process};
-use sandmill_tests::{Ran, Running, Server, TestJob, guest};
+use sandmill_tests::{Proxy, Ran, Running, Server, TestJob, guest};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;

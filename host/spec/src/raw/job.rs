@@ -130,9 +130,11 @@ impl RawJob {
 pub(crate) fn read(root: YamlNode, report: &ErrorReport) -> Option<RawJob> {
     let entries = match root.value {
         YamlValue::Map(entries) => entries,
-        _ => {
+        other => {
+            // The message may go to another machine, and the file may be a key or a password.
+            let found = if matches!(other, YamlValue::List(_)) { "a list" } else { "one value" };
             let message = format!(
-                "found {root}; expected a map of settings (e.g. entry_script: script.wasm)"
+                "found {found}; expected a map of settings (e.g. entry_script: script.wasm)"
             );
             report.error(&root.origin, "", message);
             return None;

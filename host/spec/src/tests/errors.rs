@@ -68,7 +68,7 @@ fn files_of_the_wrong_shape() {
     insta::assert_snapshot!(errors("---\n...\n"), @"job.yaml: is empty; a job file needs at least entry_script and inputs");
     insta::assert_snapshot!(errors("null"), @"job.yaml: is empty; a job file needs at least entry_script and inputs");
     insta::assert_snapshot!(errors("- a\n- b\n"), @"job.yaml:1: found a list; expected a map of settings (e.g. entry_script: script.wasm)");
-    insta::assert_snapshot!(errors("hello"), @r#"job.yaml:1: found "hello"; expected a map of settings (e.g. entry_script: script.wasm)"#);
+    insta::assert_snapshot!(errors("hello"), @"job.yaml:1: found one value; expected a map of settings (e.g. entry_script: script.wasm)");
     insta::assert_snapshot!(errors("a: 1\n---\nb: 2\n"), @"job.yaml:2: a second document starts here; a job file holds one job");
     insta::assert_snapshot!(errors("name: a\nlimits: {fuel: 1, fuel: 2}\nname: b\n"), @"
     job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
