@@ -1,5 +1,7 @@
 //! The broker of jobs on several machines: one nats-server, or a cluster of them.
 
+#[cfg(target_os = "linux")]
+use crate::Network;
 use crate::root;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use serde_json::Value;
@@ -154,13 +156,26 @@ impl Broker {
     }
 
     fn is_healthy(&self) -> bool {
-        let answer = connect(&self.host, self.ports.health).and_then(|mut stream| {
-            stream.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").ok()?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).ok()?;
-            Some(answer)
-        });
-        answer.is_some_and(|answer| answer.starts_with("HTTP/1.0 200"))
+        self.answer("/healthz").is_some_and(|answer| answer.starts_with("HTTP/1.0 200"))
+    }
+
+    /// Waits until the server is connected to this many other servers.
+    fn wait_for_routes(&self, count: usize) {
+        let begun = Instant::now();
+        let remote = |answer: String| answer.matches("\"remote_id\"").count() >= count;
+        while !self.answer("/routez").is_some_and(remote) {
+            assert!(begun.elapsed() < PATIENCE, "nats-server finds no others");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the server answers to this request of a monitor.
+    fn answer(&self, path: &str) -> Option<String> {
+        let mut stream = connect(&self.host, self.ports.health)?;
+        write!(stream, "GET {path} HTTP/1.0\r\n\r\n").ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
     }
 }
 
@@ -188,19 +203,50 @@ impl Brokers {
 
     /// Starts a cluster with more lines in the configuration of each server.
     pub fn cluster_with(count: usize, config: &str) -> Self {
-        let ports: Vec<_> = (0..count).map(|_| Ports::claim()).collect();
-        let route = |ports: &Ports| format!("\"nats-route://127.0.0.1:{}\"", ports.routes);
-        let routes = ports.iter().map(route).collect::<Vec<_>>().join(", ");
-        let start = |ports: Ports| {
-            let config = format!(
-                "cluster {{ name: brokers\nlisten: \"127.0.0.1:{}\"\nroutes: [{routes}] }}\n{config}",
-                ports.routes
-            );
-            Broker::start_on(ports, LOOPBACK, "sync_interval: always", &config)
-        };
-        let mut brokers = Self { servers: ports.into_iter().map(start).collect() };
+        let places = (0..count).map(|_| (LOOPBACK.to_owned(), Ports::claim())).collect();
+        let mut brokers = Self::start(places, |_, start| start(), config);
         brokers.wait_until_healthy();
         brokers
+    }
+
+    /// Starts one server on each of these machines, and waits until they know each other.
+    #[cfg(target_os = "linux")]
+    pub fn on(network: &Network, machines: &[u8]) -> Self {
+        let claim = |machine: &u8| (network.address(*machine), network.on(*machine, Ports::claim));
+        let places = machines.iter().map(claim).collect();
+        let start = |number: usize, start: &mut (dyn FnMut() -> Broker + Send)| {
+            network.on(machines[number], start)
+        };
+        let brokers = Self::start(places, start, "");
+        for (server, machine) in brokers.servers.iter().zip(machines) {
+            network.on(*machine, || server.wait_for_routes(machines.len() - 1));
+        }
+        brokers
+    }
+
+    /// Starts a server at each of these places. `at` calls the function where the server with this number shall run.
+    fn start(
+        places: Vec<(String, Ports)>,
+        at: impl Fn(usize, &mut (dyn FnMut() -> Broker + Send)) -> Broker,
+        config: &str,
+    ) -> Self {
+        let route =
+            |(host, ports): &(String, Ports)| format!("\"nats-route://{host}:{}\"", ports.routes);
+        let routes = places.iter().map(route).collect::<Vec<_>>().join(", ");
+        let mut servers = Vec::new();
+        for (number, (host, ports)) in places.into_iter().enumerate() {
+            let config = format!(
+                "cluster {{ name: brokers\nlisten: \"{host}:{}\"\nroutes: [{routes}] }}\n{config}",
+                ports.routes
+            );
+            let mut ports = Some(ports);
+            let mut start = || {
+                let ports = ports.take().expect("called once");
+                Broker::start_on(ports, &host, "sync_interval: always", &config)
+            };
+            servers.push(at(number, &mut start));
+        }
+        Self { servers }
     }
 
     /// The URLs of all servers, with commas between them.

@@ -27,7 +27,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// If the leader has not heard its own voice for this long, the broker passes nothing on, or the leader's process was
 /// paused. Then the silence of nodes says nothing about them.
 const DEAF_AFTER: Duration = Duration::from_millis(2500);
-/// If the leader has not heard its own voice for this long, and another process waits to lead the job, this one ends.
+/// If the leader has not heard its own voice for this long, or no node works for this long, and an agent waits to lead
+/// the job, this process ends.
 const CUT_OFF_AFTER: Duration = Duration::from_secs(5);
 /// The last part of the subject on which the leader hears itself.
 const ECHO: &str = "echo";
@@ -80,6 +81,8 @@ pub(crate) struct RemoteNodes {
     looked: Duration,
     /// When the leader last heard its own voice.
     echo: Duration,
+    /// When the leader last looked and a node worked.
+    worked: Duration,
     /// Until when the leader could hear nothing. The silence of nodes counts from then on.
     deaf_until: Duration,
     /// When to notify the user if nodes are missing. `None` if that was done.
@@ -127,6 +130,7 @@ impl RemoteNodes {
             offer_at: Duration::ZERO,
             looked: Duration::ZERO,
             echo: Duration::ZERO,
+            worked: Duration::ZERO,
             deaf_until: Duration::ZERO,
             notice_at: Some(NOTICE_AFTER),
             lost_one_at_end: false,
@@ -188,6 +192,9 @@ impl RemoteNodes {
     fn keep_up(&mut self) {
         let now = self.now();
         self.looked = now;
+        if self.working() > 0 {
+            self.worked = now;
+        }
         if self.is_deaf(now) {
             self.deaf_until = now;
         }
@@ -230,10 +237,12 @@ impl RemoteNodes {
         }
     }
 
-    /// Whether the leader has heard nothing for some seconds, not even itself.
+    /// Whether the leader has reached nothing for some seconds: not even itself, or no node, as if the broker of this
+    /// machine were cut off from the other brokers.
     pub(crate) fn is_cut_off(&self) -> bool {
-        let silence = self.now().saturating_sub(self.echo);
-        self.echo != Duration::ZERO && silence >= CUT_OFF_AFTER
+        let now = self.now();
+        let is_deaf = self.echo != Duration::ZERO && now.saturating_sub(self.echo) >= CUT_OFF_AFTER;
+        is_deaf || now.saturating_sub(self.worked) >= CUT_OFF_AFTER
     }
 
     /// How many nodes take part, or will soon.

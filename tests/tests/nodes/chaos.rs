@@ -211,13 +211,7 @@ impl Chaos {
         let file = self.jobs.add(nap);
         self.note(&format!("{} begins", name_of(number)));
         if self.random.below(3) == 0 {
-            let leader = self.leader_of(&file, number, &[]);
-            self.attached.push(leader);
-            // An agent must know the job before its leader may be killed. Otherwise, only the user can continue it.
-            let said = format!("offers to run workers of the job {}\n", name_of(number));
-            self.until("an agent knows the job of a user", |chaos| {
-                chaos.agents.iter().flatten().any(|agent| agent.said().contains(&said))
-            });
+            self.lead(&file, number);
         } else {
             self.submit(&file, number);
         }
@@ -239,6 +233,25 @@ impl Chaos {
         command.stderr(log).spawn().unwrap()
     }
 
+    /// Leads a job in a process of its own. If the process dies before an agent knows the job, only the user can continue
+    /// the job, by the same command.
+    fn lead(&mut self, file: &str, number: usize) {
+        let said = format!("offers to run workers of the job {}\n", name_of(number));
+        let begun = Instant::now();
+        let mut leader = None;
+        while !self.agents.iter().flatten().any(|agent| agent.said().contains(&said)) {
+            assert!(begun.elapsed() < END_WITHIN, "no agent knows the job\n{}", self.report());
+            let runs = self.attached.iter().any(|process| Some(process.id()) == leader);
+            if !runs {
+                let process = self.leader_of(file, number, &[]);
+                leader = Some(process.id());
+                self.attached.push(process);
+            }
+            self.step(true);
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// Submits a job until it is led. An agent that was asked may have died.
     fn submit(&mut self, file: &str, number: usize) {
         let begun = Instant::now();
@@ -256,15 +269,6 @@ impl Chaos {
                 return;
             }
             assert!(begun.elapsed() < END_WITHIN, "no agent leads the job\n{}", self.report());
-        }
-    }
-
-    fn until(&mut self, what: &str, holds: impl Fn(&Self) -> bool) {
-        let begun = Instant::now();
-        while !holds(self) {
-            assert!(begun.elapsed() < END_WITHIN, "{what} not\n{}", self.report());
-            self.step(true);
-            thread::sleep(Duration::from_millis(100));
         }
     }
 

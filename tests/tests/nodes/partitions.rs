@@ -2,7 +2,7 @@
 //! their own. Connections that are slow, held up, or dropped.
 
 use crate::cluster::{Cluster, assert_complete, job};
-use sandmill_tests::{Broker, Direction, Network, Proxy, Running};
+use sandmill_tests::{Broker, Brokers, Direction, Network, Proxy, Running};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -93,6 +93,29 @@ fn a_leader_that_is_cut_off_is_replaced() {
     network.cut(BROKER, CUT);
     let begun = Instant::now();
     cluster.agent(0).until("leads the job test no longer: exit status: 0");
+    assert!(begun.elapsed() < END_WITHIN, "{:?}", begun.elapsed());
+    let ran = running.wait();
+    assert_eq!(ran.code, 42, "{ran}");
+    assert_complete(&ran);
+}
+
+/// Two brokers are cut off from each other, and so is a leader from all agents. Its own broker works, so it hears
+/// itself.
+#[test]
+fn a_leader_whose_broker_is_cut_off_is_replaced() {
+    let Some(network) = Network::of(2) else { return };
+    let mut brokers = Brokers::on(&network, &[0, 1]);
+    let (near_agents, near_leader) = (brokers.servers.remove(1), brokers.servers.remove(0));
+    let urls = [near_leader.url(), near_agents.url()];
+    let mut cluster = Cluster::with_logins(near_leader, urls);
+    network.on(1, || cluster.start_agents(2));
+    let slow = job(2, "arguments: [--nap, '200']");
+    let mut running = network.on(0, || cluster.start(slow, "leader", &[]));
+    both_work(&mut running);
+    network.cut(0, 1);
+    network.cut(1, 0);
+    let begun = Instant::now();
+    cluster.until_one_says("leads the job test no longer: exit status: 0", None);
     assert!(begun.elapsed() < END_WITHIN, "{:?}", begun.elapsed());
     let ran = running.wait();
     assert_eq!(ran.code, 42, "{ran}");

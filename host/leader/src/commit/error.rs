@@ -120,8 +120,8 @@ pub(crate) enum CommitError {
     Unnoted(#[source] serde_json::Error),
     /// Another process waits to lead the job, and this one cannot reach its nodes.
     #[error(
-        "the broker cannot be reached from this machine, and another process waits to lead the job. This process \
-         stops, and the other one continues the job"
+        "this machine cannot reach the other ones through the broker, and another process waits to lead the job. This \
+         process stops, and the other one continues the job"
     )]
     GivesWay,
     /// The committer's thread could not be started.
