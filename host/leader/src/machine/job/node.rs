@@ -13,6 +13,8 @@ pub(super) struct JobNode {
     pub(super) standing: WorkersStanding,
     /// When a worker last entered `init`. Only workers that are still inside `init` count.
     pub(super) last_start: Option<Duration>,
+    /// The last request for this many workers, and when it was sent. `None` if the node has reported its state since.
+    pub(super) wanted: Option<(u32, Duration)>,
     /// How many orders that grant attempts were sent to this node.
     pub(super) grants: u64,
     /// Whether this node has received the notice that a worker of another node is past `init`.

@@ -8,6 +8,10 @@ use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, WorkerId, count_u32};
 use crate::protocol::{Order, WorkersEnd};
+use std::time::Duration;
+
+/// A request for workers is repeated after this time, if the node has not reported its state since.
+const WANT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 impl JobMachine {
     pub(super) fn on_node_joined(&mut self, node: NodeId, workers: u32) {
@@ -112,6 +116,19 @@ impl JobMachine {
             }
         }
         for (id, wanted) in wants {
+            self.want(id, wanted);
+        }
+    }
+
+    /// Requests this many workers of a node, unless the same request was sent a moment ago, and the node has not
+    /// answered since. Otherwise a silent node would get a request for each message of any other node.
+    fn want(&mut self, id: NodeId, wanted: u32) {
+        let now = self.now;
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        let is_repeated =
+            |(before, at): (u32, Duration)| before == wanted && now < at + WANT_AGAIN_AFTER;
+        if !node.wanted.is_some_and(is_repeated) {
+            node.wanted = Some((wanted, now));
             self.order(id, Order::Want(wanted));
         }
     }

@@ -1,25 +1,30 @@
 //! Simulates a job on several nodes, with delayed messages. At any moment, a node may be lost together with all
 //! messages from and to it, another node may join, and a node may be asked to end its workers and leave. Workers
-//! fail, die, hang, and report too late.
+//! fail, die, hang, and report too late. The clocks of nodes have other speeds than that of the leader. The leader
+//! may be lost, and the log may stall or lose its replies (`cluster_log`).
 //!
 //! `cluster_node` has the nodes and their workers, and `cluster_checks` the invariants. Once there are no further
 //! faults, the job must end.
 
-use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
+use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::super::{RetryPolicy, simulation::dice::SimulationRandom};
-use super::cluster_node::SimulatedNode;
+use super::cluster_log::SimulatedLog;
+use super::cluster_node::{NodeClock, SimulatedNode};
 use super::world::{ITEMS, random_policy};
 use crate::event::EventKind;
 use crate::files::{FileVersion, ManifestObject};
 use crate::model::{
-    AllowedPercent, ErrorThreshold, Failure, FailureKind, JobResult, MiniBatch, MiniBatchId,
-    MiniBatchWork, NodeId, Restored, WorkerId,
+    AllowedPercent, ErrorThreshold, JobResult, MiniBatch, MiniBatchId, MiniBatchWork, NodeId,
+    Restored, WorkerId,
 };
 use crate::protocol::{Assignment, GrantedObject, Order, WorkersEnd};
 use jiff::Timestamp;
 use sandmill_node::machine::{NodeMachine, NodeMessage, NodeOutput};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
+
+/// A cluster of more nodes is large.
+const LARGE: usize = 100;
 
 /// How large a cluster and its job may be.
 #[derive(Clone, Copy, Debug)]
@@ -30,9 +35,11 @@ pub(super) struct ClusterSize {
     pub(super) mini_batches: u64,
 }
 
-/// How often twins occurred.
+/// How often something occurred.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct TwinCounts {
+pub(super) struct ClusterCounts {
+    /// Leaders that took over.
+    pub(super) take_overs: u32,
     pub(super) twins: u32,
     /// Attempts that were ended because their twin had succeeded.
     pub(super) cancelled: u32,
@@ -51,28 +58,25 @@ pub(super) struct Cluster {
     pub(super) nodes: BTreeMap<NodeId, SimulatedNode>,
     next_node: u32,
     max_nodes: usize,
+    /// How long it takes until a message is handled. Short in large clusters, because they have many messages.
+    message_time: Duration,
     plan: VecDeque<MiniBatch>,
     /// Whether nodes fetch the files of mini-batches from a store.
     has_store: bool,
     pub(super) mini_batches: u64,
     plan_reported: bool,
-    pub(super) committing: VecDeque<SettledMiniBatch>,
-    pub(super) ended: BTreeSet<MiniBatchId>,
+    pub(super) log: SimulatedLog,
     /// Attempts whose worker was killed before it reported: they must not succeed.
     pub(super) killed: BTreeSet<(WorkerId, MiniBatchId, u32)>,
     /// Whether a failure has decided the job's end.
     pub(super) has_failed: bool,
-    pub(super) counts: TwinCounts,
+    pub(super) counts: ClusterCounts,
     result: Option<JobResult>,
 }
 
 impl Cluster {
     pub(super) fn new(mut dice: SimulationRandom, size: ClusterSize) -> Self {
         let mini_batches = 1 + dice.below(size.mini_batches);
-        let batch = |id| {
-            let names = (0..ITEMS).map(|_| "").collect();
-            MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(names))
-        };
         let policy = RetryPolicy {
             node_count: Some(1 + dice.below(size.nodes as u64) as u32),
             error_threshold: ErrorThreshold::Ignore,
@@ -80,8 +84,7 @@ impl Cluster {
             allowed_failed_percent: AllowedPercent::ALL,
             ..random_policy(&mut dice)
         };
-        let restored = Restored::default();
-        let job = JobMachine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored);
+        let job = job_machine(&policy, Restored::default());
         let has_store = dice.one_in(2);
         let mut cluster = Self {
             has_store,
@@ -92,19 +95,36 @@ impl Cluster {
             nodes: BTreeMap::new(),
             next_node: 0,
             max_nodes: size.nodes,
-            plan: (0..mini_batches).map(batch).collect(),
+            message_time: Duration::from_micros(if size.nodes > LARGE { 5 } else { 1000 }),
+            plan: plan_of(mini_batches),
             mini_batches,
             plan_reported: false,
-            committing: VecDeque::new(),
-            ended: BTreeSet::new(),
+            log: SimulatedLog::default(),
             killed: BTreeSet::new(),
             has_failed: false,
-            counts: TwinCounts::default(),
+            counts: ClusterCounts::default(),
             result: None,
         };
-        let nodes = 1 + cluster.dice.below(size.nodes as u64);
-        (0..nodes).for_each(|_| cluster.join());
+        cluster.join_some();
         cluster
+    }
+
+    fn join_some(&mut self) {
+        let nodes = 1 + self.dice.below(self.max_nodes as u64);
+        (0..nodes).for_each(|_| self.join());
+    }
+
+    /// The leader is lost, and another one continues the job from the log. It finds none of the nodes, because they end
+    /// the workers of the earlier leader, and join again with other numbers.
+    fn take_over(&mut self) {
+        let restored = self.log.lose_leader(&mut self.dice);
+        self.job = job_machine(&self.policy, restored);
+        self.nodes.clear();
+        self.now = Duration::ZERO;
+        self.plan = plan_of(self.mini_batches);
+        (self.plan_reported, self.has_failed) = (false, false);
+        self.counts.take_overs += 1;
+        self.join_some();
     }
 
     pub(super) fn step(&mut self) {
@@ -116,6 +136,7 @@ impl Cluster {
             (0 | 1, _) => self.step_plan(),
             (2 | 3, _) => self.commit(),
             (4, _) if self.nodes.len() < self.max_nodes && self.dice.one_in(3) => self.join(),
+            (4, _) if self.dice.one_in(16) => self.take_over(),
             (5, Some(id)) if self.dice.one_in(8) => self.lose(id),
             (6, Some(id)) if self.dice.one_in(16) => self.drain(id),
             (7 | 8, _) => self.pass_time(),
@@ -124,7 +145,10 @@ impl Cluster {
             (_, Some(id)) => self.step_random_worker(id),
             (_, None) => self.join(),
         }
-        self.check_held();
+        // The check takes long in a large cluster.
+        if self.max_nodes <= LARGE || self.dice.below(64) == 0 {
+            self.check_held();
+        }
     }
 
     /// Continues without further failures: the job must end, and each mini-batch must have ended once.
@@ -141,13 +165,15 @@ impl Cluster {
                 self.join();
             }
             self.step_plan();
-            self.commit();
+            // One result would be too slow in a large cluster.
+            (0..1 + self.nodes.len() / 8).for_each(|_| self.commit());
             for id in self.nodes.keys().copied().collect::<Vec<_>>() {
                 self.deliver_order(id);
                 for worker in self.workers_of(id) {
                     self.step_worker(id, worker);
                 }
-                self.deliver_news(id);
+                let news = if self.max_nodes > LARGE { 32 } else { 1 };
+                (0..news).for_each(|_| self.deliver_news(id));
             }
             if self.now == before {
                 self.tick();
@@ -171,7 +197,8 @@ impl Cluster {
         self.next_node += 1;
         // Each node has its own range of worker numbers.
         let machine = NodeMachine::new(self.policy.node_policy(), id.0 * 10_000);
-        self.nodes.insert(id, SimulatedNode::new(machine));
+        let clock = NodeClock::new(&mut self.dice);
+        self.nodes.insert(id, SimulatedNode::new(machine, clock));
         self.send(JobMessage::NodeJoined(id, self.policy.workers));
     }
 
@@ -185,7 +212,8 @@ impl Cluster {
     fn drain(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         node.is_draining = true;
-        let outputs = node.machine.obey(Order::End(WorkersEnd::Orderly), self.now);
+        let now = node.clock.at(self.now);
+        let outputs = node.machine.obey(Order::End(WorkersEnd::Orderly), now);
         self.follow(id, outputs);
     }
 
@@ -197,25 +225,21 @@ impl Cluster {
             self.plan_reported = true;
             return self.send(JobMessage::PlanFinished);
         }
-        let count = (1 + self.dice.below(5) as usize).min(self.plan.len());
+        let most = 5 + self.max_nodes as u64 / 10;
+        let count = (1 + self.dice.below(most) as usize).min(self.plan.len());
         let batches = self.plan.drain(..count).collect();
         self.send(JobMessage::Planned(batches));
     }
 
-    /// The committer commits or rejects the first pending result.
+    /// The committer commits or rejects the first pending result, or reports what was committed.
     fn commit(&mut self) {
-        let Some(settled) = self.committing.pop_front() else { return };
-        let id = settled.report.id;
-        if settled.report.outcome.is_ok() && self.dice.one_in(12) {
-            let failure = Failure::new(FailureKind::BadOutput, "a link");
-            return self.send(JobMessage::Rejected(id, failure));
+        if let Some(message) = self.log.step(self.now, &mut self.dice) {
+            self.send(message);
         }
-        assert!(self.ended.insert(id), "{id} ended twice");
-        self.send(JobMessage::Committed(vec![id]));
     }
 
     fn deadline(&self) -> Duration {
-        let node_deadlines = self.nodes.values().filter_map(|node| node.machine.next_deadline());
+        let node_deadlines = self.nodes.values().filter_map(SimulatedNode::next_deadline);
         let deadlines = self.job.next_deadline().into_iter().chain(node_deadlines);
         deadlines.min().unwrap_or_default()
     }
@@ -254,11 +278,11 @@ impl Cluster {
     fn deliver_order(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if let Some(order) = node.orders.pop_front() {
-            self.now += Duration::from_millis(1);
+            self.now += self.message_time;
             if let Order::Cancel { id, attempt } = order {
                 node.cancelled.insert((id, attempt));
             }
-            let outputs = node.machine.obey(order, self.now);
+            let outputs = node.machine.obey(order, node.clock.at(self.now));
             self.follow(id, outputs);
         }
     }
@@ -273,14 +297,14 @@ impl Cluster {
     }
 
     fn send(&mut self, message: JobMessage) {
-        self.now += Duration::from_millis(1);
+        self.now += self.message_time;
         let mut outputs = self.job.handle(message, self.now);
         outputs.extend(self.job.decide());
         for output in outputs {
             match output {
                 JobOutput::Do(JobAction::Commit(settled)) => {
                     self.check_settled(&settled);
-                    self.committing.push_back(settled);
+                    self.log.append(settled);
                 }
                 JobOutput::Do(JobAction::Emit(event)) => self.observe(&event),
                 JobOutput::Do(JobAction::Finish(result)) => self.result = Some(*result),
@@ -317,9 +341,9 @@ impl Cluster {
     }
 
     pub(super) fn send_to_node(&mut self, id: NodeId, message: NodeMessage) {
-        self.now += Duration::from_millis(1);
+        self.now += self.message_time;
         let Some(node) = self.nodes.get_mut(&id) else { return };
-        let outputs = node.machine.handle(message, self.now);
+        let outputs = node.machine.handle(message, node.clock.at(self.now));
         self.follow(id, outputs);
     }
 
@@ -354,4 +378,17 @@ fn add_objects(order: &mut Order) {
         Order::GrantAhead(ahead) => ahead.iter_mut().for_each(add),
         _ => {}
     }
+}
+
+fn job_machine(policy: &RetryPolicy, restored: Restored) -> JobMachine {
+    JobMachine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored)
+}
+
+/// The plan of so many mini-batches.
+fn plan_of(mini_batches: u64) -> VecDeque<MiniBatch> {
+    let batch = |id| {
+        let names = (0..ITEMS).map(|_| "").collect();
+        MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(names))
+    };
+    (0..mini_batches).map(batch).collect()
 }

@@ -31,7 +31,8 @@ impl Cluster {
     }
 
     fn has_ended(&self, id: MiniBatchId) -> bool {
-        self.ended.contains(&id) || self.committing.iter().any(|settled| settled.report.id == id)
+        self.log.ended.contains_key(&id)
+            || self.log.pending.iter().any(|settled| settled.report.id == id)
     }
 
     /// Checks the end of a mini-batch: it is the only one, and a success comes from an attempt that was not ended by a
@@ -48,7 +49,7 @@ impl Cluster {
         match result.ended_by {
             // All mini-batches may have failed.
             None | Some(EndedBy::NothingSucceeded) => {
-                assert_eq!(self.ended.len() as u64, self.mini_batches, "each has ended");
+                assert_eq!(self.log.ended.len() as u64, self.mini_batches, "each has ended");
                 let ended = result.succeeded_mini_batches + result.failed_mini_batches;
                 assert_eq!(ended, self.mini_batches, "{result:#?}");
             }

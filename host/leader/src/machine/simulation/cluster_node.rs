@@ -1,6 +1,7 @@
 //! The nodes of a simulated cluster, and their workers.
 
 use super::cluster::Cluster;
+use super::dice::SimulationRandom;
 use super::steps::{report, success};
 use super::world::ITEMS;
 use crate::model::{CallStats, Failure, FailureKind, MiniBatchId, NodeId, WorkerExit, WorkerId};
@@ -8,6 +9,7 @@ use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, NodeNews, Order};
 use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 #[derive(Debug, Default)]
 pub(super) struct ClusterWorker {
@@ -21,9 +23,38 @@ pub(super) struct ClusterWorker {
     inbox: VecDeque<Assignment>,
 }
 
+/// A clock that does not show the time of the leader, and runs up to a tenth faster or slower.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeClock {
+    /// What it shows at the beginning.
+    ahead: Duration,
+    /// Its speed.
+    percent: u32,
+}
+
+impl NodeClock {
+    pub(super) fn new(dice: &mut SimulationRandom) -> Self {
+        let percent = 90 + dice.below(21) as u32;
+        Self { ahead: Duration::from_millis(dice.below(100_000)), percent }
+    }
+
+    /// What it shows at this time of the leader.
+    pub(super) fn at(&self, now: Duration) -> Duration {
+        self.ahead + now * self.percent / 100
+    }
+
+    /// The time of the leader at which it shows this.
+    fn when(&self, shown: Duration) -> Duration {
+        let shown = shown.saturating_sub(self.ahead);
+        // Rounded up, so that the clock then shows at least this.
+        shown * 100 / self.percent + Duration::from_nanos(2)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct SimulatedNode {
     pub(super) machine: NodeMachine,
+    pub(super) clock: NodeClock,
     /// Orders that were sent but have not arrived at the node.
     pub(super) orders: VecDeque<Order>,
     /// News that were sent but have not arrived at the leader.
@@ -39,9 +70,10 @@ pub(super) struct SimulatedNode {
 }
 
 impl SimulatedNode {
-    pub(super) fn new(machine: NodeMachine) -> Self {
+    pub(super) fn new(machine: NodeMachine, clock: NodeClock) -> Self {
         Self {
             machine,
+            clock,
             orders: VecDeque::new(),
             news: VecDeque::new(),
             workers: BTreeMap::new(),
@@ -49,6 +81,11 @@ impl SimulatedNode {
             returned: BTreeSet::new(),
             is_draining: false,
         }
+    }
+
+    /// When the node wants to be woken, by the leader's clock.
+    pub(super) fn next_deadline(&self) -> Option<Duration> {
+        self.machine.next_deadline().map(|shown| self.clock.when(shown))
     }
 
     pub(super) fn has_ended(&self) -> bool {

@@ -12,12 +12,13 @@
 mod checks;
 mod cluster;
 mod cluster_checks;
+mod cluster_log;
 mod cluster_node;
 mod dice;
 mod steps;
 mod world;
 
-use cluster::{Cluster, ClusterSize, TwinCounts};
+use cluster::{Cluster, ClusterCounts, ClusterSize};
 use dice::SimulationRandom;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
@@ -27,6 +28,9 @@ use world::SimulatedWorld;
 const DEFAULT_SCHEDULES: u32 = 100_000;
 /// How many schedules run with several nodes, unless the same variable says otherwise.
 const CLUSTER_SCHEDULES: u32 = 20_000;
+
+/// The number of random steps in a schedule with many nodes.
+const LARGE_STEPS: usize = 2000;
 
 /// The maximum number of random steps in a schedule.
 const MAX_STEPS: u16 = 120;
@@ -53,7 +57,7 @@ fn every_schedule_of_nodes_ends_each_mini_batch_once() {
     run_schedules(run, CLUSTER_SCHEDULES);
 }
 
-fn run_cluster(seed: u64, length: u16) -> TwinCounts {
+fn run_cluster(seed: u64, length: u16) -> ClusterCounts {
     // In some schedules, there are many nodes.
     let nodes = if seed.is_multiple_of(8) { 8 } else { 3 };
     let size = ClusterSize { nodes, mini_batches: 14 };
@@ -65,31 +69,41 @@ fn run_cluster(seed: u64, length: u16) -> TwinCounts {
     cluster.counts
 }
 
-/// The schedules contain enough twins, and objects that cannot be fetched, to test them.
+/// The schedules contain enough of what they shall test.
 #[test]
-fn schedules_contain_twins() {
-    let mut sum = TwinCounts::default();
+fn schedules_contain_twins_and_take_overs() {
+    let mut sum = ClusterCounts::default();
     for seed in 0..500 {
-        let TwinCounts { twins, cancelled, uncounted_failures, unfetched } = run_cluster(seed, 30);
+        let counts = run_cluster(seed, 30);
+        let ClusterCounts { take_overs, twins, cancelled, uncounted_failures, unfetched } = counts;
+        sum.take_overs += take_overs;
         sum.twins += twins;
         sum.cancelled += cancelled;
         sum.uncounted_failures += uncounted_failures;
         sum.unfetched += unfetched;
     }
-    assert!(sum.twins > 50 && sum.cancelled > 50 && sum.uncounted_failures > 0, "{sum:?}");
+    assert!(sum.take_overs > 100 && sum.twins > 50, "{sum:?}");
+    assert!(sum.cancelled > 50 && sum.uncounted_failures > 0, "{sum:?}");
     assert!(sum.unfetched > 50, "{sum:?}");
 }
 
+/// A job on a thousand nodes: in fifty of a million schedules.
 #[test]
 fn a_large_cluster_completes() {
-    for seed in 0..2 {
-        let size = ClusterSize { nodes: 100, mini_batches: 600 };
-        let mut cluster = Cluster::new(SimulationRandom::new(seed), size);
-        for _ in 0..3000 {
+    for seed in 0..(schedules(CLUSTER_SCHEDULES) / 20_000).max(1) {
+        let size = ClusterSize { nodes: 1000, mini_batches: 2000 };
+        let mut cluster = Cluster::new(SimulationRandom::new(seed.into()), size);
+        for _ in 0..LARGE_STEPS {
             cluster.step();
         }
         cluster.settle();
     }
+}
+
+/// How many schedules shall run: `count`, unless the environment says otherwise.
+fn schedules(count: u32) -> u32 {
+    let wanted = std::env::var("SANDMILL_SCHEDULES").ok();
+    wanted.map_or(count, |text| text.parse().expect("a number of schedules"))
 }
 
 fn run_schedules(run: fn(u64, u16), count: u32) {
@@ -97,8 +111,7 @@ fn run_schedules(run: fn(u64, u16), count: u32) {
         let (seed, length) = schedule.split_once(':').expect("SANDMILL_SCHEDULE=SEED:LENGTH");
         return run(seed.parse().expect("a seed"), length.parse().expect("a length"));
     }
-    let wanted = std::env::var("SANDMILL_SCHEDULES").ok();
-    let schedules = wanted.map_or(count, |text| text.parse().expect("a number of schedules"));
+    let schedules = schedules(count);
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     std::thread::scope(|scope| {
         for thread in 0..threads {

@@ -63,7 +63,7 @@ pub(super) struct SimulatedCounts {
 }
 
 impl SimulatedCounts {
-    fn add(&mut self, settled: &SettledMiniBatch) {
+    pub(super) fn add(&mut self, settled: &SettledMiniBatch) {
         self.items += settled.report.items;
         let Ok(segment) = &settled.report.outcome else {
             self.failed += 1;
@@ -283,6 +283,9 @@ impl SimulatedWorld {
                 self.assign(id, assignment, true);
             }
             MachineAction::GoOn(id) => self.leader_decides(id),
+            MachineAction::Withdraw(..) => {
+                unreachable!("the leader's own machine fetches objects first")
+            }
             MachineAction::Shutdown(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
                 (worker.asked_to_end, worker.awaits_decision) = (true, false);

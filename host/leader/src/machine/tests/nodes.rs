@@ -95,6 +95,25 @@ fn attempts_of_a_lost_node_go_to_another_node() {
     assert!(send(&mut job, JobMessage::Node(A, news), 3).is_empty());
 }
 
+/// A node that does not answer gets the same request only once in a while, however much other nodes report.
+#[test]
+fn a_silent_node_is_not_flooded_with_requests() {
+    let wants = |outputs: &[JobOutput]| {
+        let is_want = |output: &&JobOutput| matches!(output, JobOutput::Order(B, Order::Want(_)));
+        outputs.iter().filter(is_want).count()
+    };
+    let mut job = on_two_nodes(policy(), 9);
+    let report = |job: &mut JobMachine, second| {
+        send(job, JobMessage::Node(A, NodeNews::Standing(idle(0))), second)
+    };
+    let sent: usize = (0..100).map(|_| wants(&report(&mut job, 1))).sum();
+    assert_eq!(sent, 1);
+    assert_eq!(wants(&report(&mut job, 2)), 1, "the request is repeated later");
+    // If the node answers that its worker has ended, the request is sent at once.
+    let ended = NodeNews::Standing(WorkersStanding::default());
+    assert_eq!(wants(&send(&mut job, JobMessage::Node(B, ended), 2)), 1);
+}
+
 #[test]
 fn a_mini_batch_that_loses_several_nodes_fails() {
     let mut job = on_two_nodes(RetryPolicy { max_try: 9, ..tolerant() }, 1);
