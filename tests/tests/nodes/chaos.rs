@@ -2,7 +2,7 @@
 //! the other. The jobs must end soon after the last fault, with the results of an undisturbed run.
 //!
 //! `SANDMILL_CHAOS_SECONDS=600` sets how long there are faults. `SANDMILL_CHAOS_SEED=N` repeats the random decisions
-//! of a run, but not its timing. `SANDMILL_CHAOS_KEEP=FOLDER` keeps the files of a failed run in this new folder.
+//! of a run, but not its timing. `SANDMILL_CHAOS_RATE=3` makes three times as many faults. `SANDMILL_CHAOS_KEEP=FOLDER` keeps the files of a failed run in this new folder.
 
 use crate::chaos_jobs::{ChaosJobs, name_of};
 use crate::cluster::Agent;
@@ -51,6 +51,8 @@ enum Repair {
 
 struct Chaos {
     random: Random,
+    /// How many times more faults there are than usual.
+    rate: u64,
     brokers: Brokers,
     agents: Vec<Option<Agent>>,
     /// Leaders that no agent has started.
@@ -75,6 +77,7 @@ impl Chaos {
         let due = KINDS.map(|(kind, least, most)| (now + random.millis(least, most), kind));
         let mut chaos = Self {
             random,
+            rate: setting("SANDMILL_CHAOS_RATE").unwrap_or(1),
             brokers,
             agents: Vec::new(),
             attached: Vec::new(),
@@ -116,7 +119,7 @@ impl Chaos {
             let (at, kind) = self.due[place];
             if with_faults && at <= now {
                 let (_, least, most) = KINDS[place];
-                self.due[place].0 = now + self.random.millis(least, most);
+                self.due[place].0 = now + self.random.millis(least / self.rate, most / self.rate);
                 self.fail(kind);
             }
         }
