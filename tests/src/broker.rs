@@ -187,7 +187,10 @@ impl Drop for Broker {
     }
 }
 
-/// A cluster of nats-servers on 127.0.0.1. Each server keeps its streams in its own temporary folder, and
+/// Starts a server.
+type StartBroker<'a> = Box<dyn FnOnce() -> Broker + Send + 'a>;
+
+/// A cluster of nats-servers on 127.0.0.1, or on the machines of a network. Each server keeps its streams in its own temporary folder, and
 /// syncs each write to disk before it confirms the write. Dropping the cluster kills the servers.
 #[derive(Debug)]
 pub struct Brokers {
@@ -214,9 +217,7 @@ impl Brokers {
     pub fn on(network: &Network, machines: &[u8]) -> Self {
         let claim = |machine: &u8| (network.address(*machine), network.on(*machine, Ports::claim));
         let places = machines.iter().map(claim).collect();
-        let start = |number: usize, start: &mut (dyn FnMut() -> Broker + Send)| {
-            network.on(machines[number], start)
-        };
+        let start = |number: usize, start: StartBroker<'_>| network.on(machines[number], start);
         let brokers = Self::start(places, start, "");
         for (server, machine) in brokers.servers.iter().zip(machines) {
             network.on(*machine, || server.wait_for_routes(machines.len() - 1));
@@ -227,7 +228,7 @@ impl Brokers {
     /// Starts a server at each of these places. `at` calls the function where the server with this number shall run.
     fn start(
         places: Vec<(String, Ports)>,
-        at: impl Fn(usize, &mut (dyn FnMut() -> Broker + Send)) -> Broker,
+        at: impl Fn(usize, StartBroker<'_>) -> Broker,
         config: &str,
     ) -> Self {
         let route =
@@ -239,12 +240,8 @@ impl Brokers {
                 "cluster {{ name: brokers\nlisten: \"{host}:{}\"\nroutes: [{routes}] }}\n{config}",
                 ports.routes
             );
-            let mut ports = Some(ports);
-            let mut start = || {
-                let ports = ports.take().expect("called once");
-                Broker::start_on(ports, &host, "sync_interval: always", &config)
-            };
-            servers.push(at(number, &mut start));
+            let start = || Broker::start_on(ports, &host, "sync_interval: always", &config);
+            servers.push(at(number, Box::new(start)));
         }
         Self { servers }
     }

@@ -19,14 +19,11 @@ pub struct Network {
 impl Network {
     /// Makes this many machines. If this user cannot do so, prints that the test is skipped, and returns `None`.
     pub fn of(machines: u8) -> Option<Self> {
-        let has_ip = Command::new("ip").arg("-V").output().is_ok();
-        let router = new_network().ok().filter(|_| has_ip);
-        let Some(router) = router else {
+        let Some(router) = new_network().ok().filter(can_route) else {
             eprintln!("skipped: this user cannot make networks, or the program `ip` is missing");
             return None;
         };
         let mut network = Self { router, machines: Vec::new() };
-        inside(&network.router, || fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap());
         for number in 0..machines {
             let machine = new_network().unwrap();
             let path = format!("/proc/{}/fd/{}", std::process::id(), machine.as_raw_fd());
@@ -84,6 +81,17 @@ fn new_network() -> io::Result<File> {
         File::open("/proc/thread-self/ns/net")
     };
     thread::scope(|scope| scope.spawn(make).join().unwrap())
+}
+
+/// Makes this the network of a router. Returns whether it can be one.
+fn can_route(network: &File) -> bool {
+    let has_link = || {
+        let mut command = Command::new("ip");
+        command.args(["link", "add", "try", "type", "veth", "peer", "name", "try2"]);
+        command.output().is_ok_and(|output| output.status.success())
+    };
+    let forwards = || fs::write("/proc/sys/net/ipv4/ip_forward", "1").is_ok();
+    inside(network, || forwards() && has_link())
 }
 
 /// Runs this on a thread that uses this network.

@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 const SECONDS: u64 = 35;
 /// After the last fault, the jobs must end within this time.
 const END_WITHIN: Duration = Duration::from_secs(60);
+/// A user continues a job that has no leader after this time.
+const USER_PATIENCE: Duration = Duration::from_secs(20);
 const AGENTS: usize = 4;
 /// So many jobs run at the same time.
 const AT_ONCE: usize = 2;
@@ -60,8 +62,13 @@ struct Chaos {
     jobs: ChaosJobs,
     /// The jobs that have not ended.
     running: BTreeSet<usize>,
+    /// The jobs that users lead, with their files.
+    of_users: BTreeMap<usize, String>,
+    /// Since when these jobs have no leader.
+    orphaned: BTreeMap<usize, Instant>,
     begun: Instant,
-    due: Vec<(Instant, Kind)>,
+    /// When the next fault of each kind happens.
+    due: BTreeMap<Kind, Instant>,
     repairs: Vec<(Instant, Repair)>,
     counts: BTreeMap<(Kind, bool), u32>,
     /// What happened.
@@ -74,7 +81,7 @@ impl Chaos {
         let brokers = Brokers::cluster(3);
         let mut random = Random(seed);
         let now = Instant::now();
-        let due = KINDS.map(|(kind, least, most)| (now + random.millis(least, most), kind));
+        let due = KINDS.map(|(kind, least, most)| (kind, now + random.millis(least, most)));
         let mut chaos = Self {
             random,
             rate: setting("SANDMILL_CHAOS_RATE").unwrap_or(1),
@@ -83,8 +90,10 @@ impl Chaos {
             attached: Vec::new(),
             jobs,
             running: BTreeSet::new(),
+            of_users: BTreeMap::new(),
+            orphaned: BTreeMap::new(),
             begun: now,
-            due: due.to_vec(),
+            due: due.into(),
             repairs: Vec::new(),
             counts: BTreeMap::new(),
             history: format!("seed {seed}\n"),
@@ -115,11 +124,10 @@ impl Chaos {
         self.repairs = later;
         let due: Vec<(Instant, Repair)> = due;
         due.into_iter().for_each(|(_, repair)| self.repair(repair));
-        for place in 0..self.due.len() {
-            let (at, kind) = self.due[place];
-            if with_faults && at <= now {
-                let (_, least, most) = KINDS[place];
-                self.due[place].0 = now + self.random.millis(least / self.rate, most / self.rate);
+        for (kind, least, most) in KINDS {
+            if with_faults && self.due[&kind] <= now {
+                let next = now + self.random.millis(least / self.rate, most / self.rate);
+                self.due.insert(kind, next);
                 self.fail(kind);
             }
         }
@@ -141,14 +149,15 @@ impl Chaos {
         let is_kill = self.random.below(2) == 0;
         let has_failed = match kind {
             Kind::Worker => {
-                let workers = self.agents.iter().flatten().flat_map(Agent::workers).collect();
-                self.fail_one(kind, workers, is_kill, (100, 2000))
+                let workers: Vec<Pid> =
+                    self.agents.iter().flatten().flat_map(Agent::workers).collect();
+                self.fail_one(kind, &workers, is_kill, (100, 2000))
             }
             Kind::Leader => {
                 let mut leaders: Vec<Pid> =
                     self.agents.iter().flatten().flat_map(Agent::leaders).collect();
                 leaders.extend(self.attached.iter().map(Pid::from_child));
-                self.fail_one(kind, leaders, is_kill, (200, 6000))
+                self.fail_one(kind, &leaders, is_kill, (200, 6000))
             }
             Kind::Agent => self.fail_agent(is_kill),
             Kind::Broker => self.fail_broker(is_kill),
@@ -159,11 +168,11 @@ impl Chaos {
     }
 
     /// Kills or pauses one of these processes. Returns false if there is none.
-    fn fail_one(&mut self, kind: Kind, all: Vec<Pid>, is_kill: bool, pause: (u64, u64)) -> bool {
+    fn fail_one(&mut self, kind: Kind, all: &[Pid], is_kill: bool, pause: (u64, u64)) -> bool {
         if all.is_empty() {
             return false;
         }
-        let pid = *self.random.one_of(&all);
+        let pid = *self.random.one_of(all);
         self.note(&format!("{kind:?} {pid:?} {}", if is_kill { "killed" } else { "paused" }));
         if is_kill {
             return kill_process(pid, Signal::KILL).is_ok();
@@ -215,6 +224,7 @@ impl Chaos {
         self.note(&format!("{} begins", name_of(number)));
         if self.random.below(3) == 0 {
             self.lead(&file, number);
+            self.of_users.insert(number, file);
         } else {
             self.submit(&file, number);
         }
@@ -288,9 +298,22 @@ impl Chaos {
                     self.note(&format!("{name} is complete"));
                     self.running.remove(&number);
                 }
+                "interrupted" => self.continue_job(number),
                 "failed" | "cancelled" => panic!("{name} is {state}\n{}", self.report()),
-                _ => {}
+                _ => drop(self.orphaned.remove(&number)),
             }
+        }
+    }
+
+    /// If all agents have died that knew the job of a user, no agent continues it, but its user does.
+    fn continue_job(&mut self, number: usize) {
+        let Some(file) = self.of_users.get(&number).cloned() else { return };
+        let since = *self.orphaned.entry(number).or_insert_with(Instant::now);
+        if since.elapsed() > USER_PATIENCE {
+            self.orphaned.remove(&number);
+            self.note(&format!("the user continues {}", name_of(number)));
+            let leader = self.leader_of(&file, number, &[]);
+            self.attached.push(leader);
         }
     }
 
