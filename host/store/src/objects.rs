@@ -94,8 +94,8 @@ impl JobObjects {
         Self { other_slots, ..self }
     }
 
-    /// For each folder of objects that inputs name, in order: the name of an object that can be fetched. Empty if none of
-    /// the first objects can be fetched.
+    /// For each folder of objects that inputs name, in order: the name of an object that is not empty and can be fetched.
+    /// Empty if none of the first objects is such.
     pub fn samples(&self) -> Vec<String> {
         let inputs = self.slots.iter().skip(self.other_slots);
         inputs.map(|slot| sample(slot).unwrap_or_default()).collect()
@@ -195,7 +195,8 @@ fn sample(slot: &CacheDir) -> Option<String> {
     let mut manifest = Manifest::open(&slot.manifest()?).ok()?;
     for _ in 0..MAX_LOOKS {
         let record = manifest.next_object().ok()??;
-        if record.object.is_ok() {
+        // A byte of it may be read.
+        if record.object.is_ok_and(|object| object.found.length > 0) {
             return Some(record.name);
         }
     }

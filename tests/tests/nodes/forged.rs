@@ -8,6 +8,7 @@ use sandmill_bus::{
     to_leader, to_node,
 };
 use sandmill_model::{NodeId, random_name};
+use sandmill_wire::node::ListedInputs;
 use std::collections::{BTreeMap, HashSet};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -272,7 +273,7 @@ fn an_order_that_was_not_signed_is_refused() {
         job: "forged".to_owned(),
         run: "20260101T000000Z-00000000".to_owned(),
         expected: Some(expected),
-        listed: Default::default(),
+        listed: ListedInputs::default(),
     };
     let changes: [fn(&mut JobForNode); 6] = [
         // Not changed: the agent looks for the job file.

@@ -177,27 +177,34 @@ fn results_are_published_by_another_machine() {
     assert_eq!(ran.code, -9, "{ran}");
 }
 
-/// A second machine waits, and continues the job of a killed leader.
+/// A second machine continues the job of a lost leader, as soon as that one no longer shows that it is alive.
 #[test]
 fn a_standby_continues() {
     let moto = store(OBJECTS);
     let mut cluster = Cluster::new();
     start_agents(&mut cluster, &moto, 2, "1 MB");
-    let mut first = cluster.start(slow_job(&moto), "first", &["--no-takeover"]);
-    until_saved(&mut first);
+    let job = slow_job(&moto).env(FAIL_POINT, "results-saved:2");
+    let first = cluster.start(job, "first", &["--no-takeover"]);
     let file = first.dir().join("job.yaml").display().to_string();
     let options = cluster.options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let mut words = vec!["run", &file, "--job-dir", "second", "--standby", "--no-takeover"];
     words.extend(options);
-    let mut second = moto.opened_for(TestJob::empty().datastores("1 MB", "")).spawn(&words);
-    second.until("it waits", |second| second.stderr_so_far().contains("waiting, to continue"));
-    first.kill_leader();
-    let second = second.wait();
+    // Workers of agents run in the folder of the first machine, until the second one is done.
+    until("the first machine is lost", || {
+        first.stderr_so_far().contains("takes part") && is_dead(&first)
+    });
+    let second = moto.opened_for(TestJob::empty().datastores("1 MB", "")).spawn(&words).wait();
     assert_eq!(second.code, 0, "{second}");
     second.says("continuing it here");
     until_complete(&moto);
     drop(first);
+}
+
+/// Whether the leader has ended.
+fn is_dead(running: &Running) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", running.pid()));
+    stat.is_ok_and(|stat| stat.contains(") Z "))
 }
 
 /// Objects that change or vanish after the job was planned are failed items, as on one machine.
@@ -233,20 +240,20 @@ fn another_node_fetches_what_one_cannot() {
     let moto = Server::moto();
     moto.put("/box", "");
     for number in 0..6 {
-        moto.put(&format!("/box/in/{number}.txt"), "x".repeat(3000 + number));
+        moto.put(&format!("/box/in/{number}.txt"), "x".repeat(1_100_000 + number));
     }
     let mut cluster = Cluster::new();
-    start_agents(&mut cluster, &moto, 1, "1 KB");
     start_agents(&mut cluster, &moto, 1, "1 MB");
+    start_agents(&mut cluster, &moto, 1, "20 MB");
     let lines = "error_threshold: -1\noutput: s3://box/results";
     let ran = cluster.run(job(&moto, lines), "leader");
     ran.exits_with(0).says("could not fetch /inputs/texts/");
-    let expected: Vec<String> = (0..6).map(|n| format!("{n}.txt: {}", 3000 + n)).collect();
+    let expected: Vec<String> = (0..6).map(|n| format!("{n}.txt: {}", 1_100_000 + n)).collect();
     assert_eq!(results(&moto), Some(expected), "{ran}");
 
     // If two nodes fail, the items have failed.
     let mut cluster = Cluster::new();
-    start_agents(&mut cluster, &moto, 2, "1 KB");
+    start_agents(&mut cluster, &moto, 2, "1 MB");
     let ran = cluster.run(job(&moto, "error_threshold: -1\noutput: s3://box/others"), "leader");
     ran.exits_with(42);
     let failed = ran.text("leader/logs/failed_items.csv");
@@ -258,22 +265,23 @@ fn another_node_fetches_what_one_cannot() {
 fn tables_are_larger_than_the_caches() {
     let moto = Server::moto();
     moto.put("/box", "");
-    let rows = |table: usize| (0..2000).map(move |row| format!("{}", table * 10_000 + row));
-    for table in 0..12 {
+    let rows =
+        |table: usize| (0..100).map(move |row| format!("{table}-{row}-{}", "x".repeat(1000)));
+    for table in 0..16 {
         let text: String = rows(table).map(|row| row + "\n").collect();
         moto.put(&format!("/box/in/{table:02}.csv"), format!("n\n{text}"));
     }
     let job = TestJob::new(&guest("echo_table")).yaml(
-        "inputs: {t: {path: 's3://box/in/*.csv', format: csv}}\nmini_batch_size: 3 KB\n\
+        "inputs: {t: {path: 's3://box/in/*.csv', format: csv}}\nmini_batch_size: 30 KB\n\
          process_count_per_node: 2\nnode_count: 2\narguments: [--rows]\n\
          output: shared/out\njob_store: shared/jobs",
     );
     fs::create_dir_all(job.path("shared/jobs")).unwrap();
     let mut cluster = Cluster::new();
-    start_agents(&mut cluster, &moto, 2, "40 KB");
-    let ran = cluster.run(moto.opened_for(job.datastores("40 KB", "")), "leader");
+    start_agents(&mut cluster, &moto, 2, "1 MB");
+    let ran = cluster.run(moto.opened_for(job.datastores("1 MB", "")), "leader");
     ran.exits_with(0);
-    let mut expected: Vec<String> = (0..12).flat_map(rows).collect();
+    let mut expected: Vec<String> = (0..16).flat_map(rows).collect();
     expected.sort();
     assert_eq!(sorted(&ran.text("shared/out/parallel_run_step.txt")), expected, "{ran}");
 }

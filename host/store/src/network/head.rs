@@ -27,14 +27,21 @@ pub(super) async fn head_all(
     Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
-/// Finds out whether the store lets this machine read an object. The object may be gone.
+/// Finds out whether the store lets this machine read an object, which was not empty. It may be gone.
 pub(super) async fn check(request: &FetchRequest, name: &str) -> Result<(), FetchError> {
     let config = &request.store;
     let action = || StoreAction::Read(name.to_owned(), request.shown.clone());
     let failed = |error| FetchError::store(error, action(), config);
     let store = OpenStore::open(config).map_err(failed)?;
     let key = key(&store, request, name)?;
-    match head_one(&store, &key).await {
+    let head = GetOptions { head: true, ..Default::default() };
+    // Some web servers do not support HEAD.
+    let byte = GetOptions { range: Some(GetRange::Bounded(0..1)), ..Default::default() };
+    let mut answer = store.objects().get_opts(&key, head).await;
+    if answer.as_ref().is_err_and(|error| !is_out_of_reach(error)) {
+        answer = store.objects().get_opts(&key, byte).await;
+    }
+    match answer {
         Ok(_) | Err(Error::NotFound { .. }) => Ok(()),
         Err(error) => Err(failed(error)),
     }
