@@ -269,12 +269,15 @@ fn prepare_in_turn(
                 std::thread::sleep(Duration::from_millis(500));
             }
             Err(PrepareError::JobDir(ClaimError::LedElsewhere { leader, .. })) => {
+                if let Some(run) = take_over {
+                    // If this fails, a leader that is cut off from its nodes does not notice this process.
+                    let _ = show_successor(spec, run, &options.node());
+                }
                 if !has_waited {
                     say(&format!(
                         "{leader} leads the job; waiting, to continue the job if that process is lost"
                     ));
                 }
-                engine::show_successor(spec, take_over);
                 has_waited = true;
             }
             prepared => {
@@ -283,6 +286,13 @@ fn prepare_in_turn(
             }
         }
     }
+}
+
+/// Shows the leader of a run that this process waits to take over.
+fn show_successor(spec: &JobSpec, run: &str, node: &NodeOptions) -> Result<(), PrepareError> {
+    let Some(place) = &spec.job_store else { return Ok(()) };
+    engine::show_successor(&*job_objects(spec, place, node)?, run);
+    Ok(())
 }
 
 fn prepare_now(

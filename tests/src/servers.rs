@@ -128,13 +128,18 @@ impl Server {
 
     /// An object's content.
     pub fn get(&self, path: &str) -> String {
+        String::from_utf8_lossy(&self.get_bytes(path)).into_owned()
+    }
+
+    /// An object's content, if it need not be a text.
+    pub fn get_bytes(&self, path: &str) -> Vec<u8> {
         let (head, body) = self.request("GET", path, b"");
         assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
         body
     }
 
     /// Sends a request. Returns the head and the body of the response.
-    fn request(&self, method: &str, path: &str, content: &[u8]) -> (String, String) {
+    fn request(&self, method: &str, path: &str, content: &[u8]) -> (String, Vec<u8>) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let length = content.len();
         let head = format!(
@@ -146,9 +151,9 @@ impl Server {
         stream.write_all(&[head.as_bytes(), content].concat()).unwrap();
         let mut response = Vec::new();
         stream.read_to_end(&mut response).unwrap();
-        let response = String::from_utf8_lossy(&response).into_owned();
-        let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
-        (head.to_owned(), body.to_owned())
+        let end = response.windows(4).position(|bytes| bytes == b"\r\n\r\n");
+        let body = end.map(|end| response.split_off(end + 4)).unwrap_or_default();
+        (String::from_utf8_lossy(&response).into_owned(), body)
     }
 }
 

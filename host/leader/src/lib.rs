@@ -92,16 +92,17 @@ pub use job_state::{JobFile, JobStanding, JobState, OutputSize, PolicyUsed, Star
 pub use job_store::{folder_objects, worker_dir};
 pub use nodes::{BeginRequest, JobOnNode, NodeHandle, RemoteWork, RunningNode, StartRequest};
 pub use options::LeaderOptions;
-pub use orphans::{OldRuns, OrphanedJob, orphaned_jobs};
+pub use orphans::{OldRuns, OrphanedJob, SearchedStore, orphaned_jobs};
 pub use prepare::{node_request, prepare};
 pub use prepare_error::PreparationError;
+pub use presence::show_successor;
 pub use published::RunToPublish;
 pub use sandmill_commit_log::{
     LogError, LogStore, TrialError, create_own, is_run_id, try_folder, try_store,
 };
 pub use settings_in_force::RUNS_AS_ROOT;
 pub use shared_logs::LastWord;
-pub use standby::{show_successor, wait_for_turn};
+pub use standby::wait_for_turn;
 pub use start::make_worker_folders;
 pub use stored_jobs::{StoredJob, stored_jobs};
 pub use stored_place::StorePlace;

@@ -6,17 +6,20 @@ use super::job_state::{JobFile, JobState};
 use super::presence::is_led;
 use super::stored_place::{StorePlace, StoredPlace};
 use crate::journal::{JournalError, LogSummary};
-use crate::model::JobStatus;
+use crate::model::{Address, JobStatus};
+use sandmill_commit_log::LogStore;
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A job in a job store that an agent has led, that has not ended, and that no process leads now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanedJob {
     /// The job's name.
     pub name: String,
-    /// The job's folder in the store.
+    /// The job's folder or address in the store.
     pub folder: PathBuf,
     /// The id of the run.
     pub run: String,
@@ -27,21 +30,45 @@ pub struct OrphanedJob {
 /// The runs that are over for good: the folders of their jobs, and their ids. Their logs are not read again.
 pub type OldRuns = BTreeSet<(PathBuf, String)>;
 
-/// Looks for orphaned jobs in a job store. Ignores logs that cannot be read: the commands that list jobs report them.
+/// A job store in which to look for orphaned jobs.
+#[derive(Clone, Debug)]
+pub enum SearchedStore {
+    /// A folder.
+    Folder(PathBuf),
+    /// An address, and the objects below it.
+    Address(Address, Arc<dyn LogStore>),
+}
+
+impl fmt::Display for SearchedStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder(folder) => folder.display().fmt(f),
+            Self::Address(address, _) => address.fmt(f),
+        }
+    }
+}
+
+/// Looks for orphaned jobs in a job store. Ignores logs that cannot be read: the commands that list jobs report them. May
+/// take some seconds for each job at an address whose leader may be dead.
 ///
 /// # Errors
-/// If the store's folder cannot be read.
-pub fn orphaned_jobs(store: &Path, old: &mut OldRuns) -> io::Result<Vec<OrphanedJob>> {
-    let store = StorePlace::in_folder(store).map_err(io::Error::other)?;
+/// If the store cannot be read.
+pub fn orphaned_jobs(store: &SearchedStore, old: &mut OldRuns) -> io::Result<Vec<OrphanedJob>> {
+    let store = match store {
+        SearchedStore::Folder(folder) => StorePlace::in_folder(folder).map_err(io::Error::other)?,
+        SearchedStore::Address(address, objects) => {
+            StorePlace::at_address(address, objects.clone())
+        }
+    };
     let names = store.names()?.into_iter();
     let read = |name: String| read(store.job(&name), old).unwrap_or_default();
     Ok(names.filter_map(read).collect())
 }
 
 fn read(place: StoredPlace, old: &mut OldRuns) -> Result<Option<OrphanedJob>, JournalError> {
-    let StoredPlace { name, logs, folder: Some(folder), .. } = place else { return Ok(None) };
+    let StoredPlace { name, logs, shown, .. } = place;
     let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
-    let key = (folder, run.id().to_owned());
+    let key = (PathBuf::from(shown), run.id().to_owned());
     if old.contains(&key) {
         return Ok(None);
     }
@@ -62,12 +89,14 @@ fn read(place: StoredPlace, old: &mut OldRuns) -> Result<Option<OrphanedJob>, Jo
     let Some(JobState { started_by, job_file: Some(job_file), output, .. }) = state else {
         return Ok(None);
     };
+    if !started_by.is_some_and(|by| by.by_agent) {
+        return Ok(None);
+    }
     // If the results go to a store, no lock shows that a process leads the job.
     let is_led = match goes_to_store {
         true => is_led(&**objects, run.id(), &mut || ()).unwrap_or(true),
         false => is_locked(&output),
     };
-    let is_orphaned = started_by.is_some_and(|by| by.by_agent) && !is_led;
     let (folder, run) = key;
-    Ok(is_orphaned.then_some(OrphanedJob { name, folder, run, job_file }))
+    Ok((!is_led).then_some(OrphanedJob { name, folder, run, job_file }))
 }

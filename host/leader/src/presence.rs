@@ -111,6 +111,24 @@ pub(super) fn is_led(
     Ok(false)
 }
 
+/// Shows the leader of a run that this process waits to lead it. If the leader is cut off from its nodes, it then ends.
+/// Call this at intervals. If the store fails, the leader does not notice.
+pub fn show_successor(store: &dyn LogStore, run: &str) {
+    let folder = format!("{run}/successor");
+    let before = store.list(&folder).unwrap_or_default();
+    let name = format!("{folder}/{}", random_name());
+    if store.make_folder(&folder).is_ok() && store.create(&name, b"").is_ok() {
+        remove(store, &folder, &before);
+    }
+}
+
+/// What processes that wait to lead a run have shown last. `None` if there is no such process, or the store fails.
+pub(super) fn successors(store: &dyn LogStore, run: &str) -> Option<Vec<u8>> {
+    let mut names = store.list(&format!("{run}/successor")).ok()?;
+    names.sort();
+    Some(names.concat().into_bytes()).filter(|names| !names.is_empty())
+}
+
 fn folder(run: &str) -> String {
     format!("{run}/alive")
 }

@@ -48,7 +48,7 @@ pub fn wait_for_turn(
 
 /// Shows a leader that this process waits to lead the job. Call this again and again. `take_over`: as in
 /// [`wait_for_turn`]. If this fails, the leader does not notice this process, which then waits longer.
-pub fn show_successor(spec: &JobSpec, take_over: Option<&str>) {
+fn show_successor(spec: &JobSpec, take_over: Option<&str>) {
     let store = spec.job_store.as_ref().and_then(JobStorePlace::folder);
     if let (Some(run), Some(store)) = (take_over.filter(|run| is_run_id(run)), store)
         && let Ok(store) = resolve(store)

@@ -8,6 +8,7 @@ use crate::bus::JobToLead;
 use crate::engine::{JobFile, node_request};
 use crate::model::shell_word;
 use crate::nodes::{Submitted, SubmittedJob, submit};
+use crate::spec::JobStorePlace;
 use std::path::Path;
 
 /// The message without a broker.
@@ -32,7 +33,10 @@ pub(super) fn detach(
     let broker = broker.ok_or_else(|| wrong(NO_BROKER))?;
     let job_file = JobFile::new(&arguments.job.job, &sets);
     let paths = node_request(&spec, &job_file).map_err(Problem::usage)?;
-    let store = paths.job_store.ok_or_else(|| wrong(NO_STORE))?;
+    let address = spec.job_store.as_ref().and_then(JobStorePlace::address);
+    // An address is no path, but each of its parts is one, too.
+    let address = address.map(|address| address.to_string().trim_end_matches('/').into());
+    let store = address.or(paths.job_store).ok_or_else(|| wrong(NO_STORE))?;
     let output = output_path(&spec, &paths.output.unwrap_or_default());
     let submitted = SubmittedJob {
         job: JobToLead {

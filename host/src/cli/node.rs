@@ -4,13 +4,14 @@ use super::broker::BrokerArgument;
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
+use super::job_store_place::{address, objects_at};
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
 use super::run::{BackendArguments, current_dir, this_program};
 use super::{say, signals, signer};
 use crate::cancel::Cancel;
 use crate::compile::Cache;
-use crate::engine::JobFile;
+use crate::engine::{JobFile, SearchedStore};
 use crate::load::{host_name, this_machine};
 use crate::nodes::{AgentOptions, LeadingOptions, run_agent};
 use crate::run::Options;
@@ -54,7 +55,7 @@ pub(super) struct NodeArguments {
     jobs_root: Option<PathBuf>,
     /// Continues submitted jobs in this job store that have no leader, also if they lost it before the agent was
     /// started; may be given many times.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "STORE")]
     store: Vec<PathBuf>,
     /// The folder for the files of workers, for jobs whose job_store is in a store [default: `node-work` in the cache
     /// folder]. It must be on a local disk.
@@ -97,7 +98,14 @@ impl NodeArguments {
         let files = files.into_iter().filter_map(|(option, path)| Some((option, path?)));
         let words = files.map(|(option, path)| format!("{option}={}", here.join(path).display()));
         let words = words.collect();
-        let stores = self.store.iter().map(|store| here.join(store)).collect();
+        let store = |store: &PathBuf| -> Result<SearchedStore, Problem> {
+            let Some(address) = address(store)? else {
+                return Ok(SearchedStore::Folder(here.join(store)));
+            };
+            let objects = objects_at(&address, &self.datastores)?;
+            Ok(SearchedStore::Address(address, Arc::new(objects)))
+        };
+        let stores = self.store.iter().map(store).collect::<Result<_, _>>()?;
         Ok(Some(LeadingOptions { max_jobs: self.max_led.get(), root, words, stores }))
     }
 }

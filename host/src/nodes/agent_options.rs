@@ -1,7 +1,7 @@
 //! How an agent works, and what it wants of its parts in jobs.
 
 use crate::bus::Broker;
-use crate::engine::JobFile;
+use crate::engine::{JobFile, SearchedStore};
 use crate::node::NodeOptions;
 use crate::spec::{JobSpec, OperatorPolicy};
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ pub(crate) struct LeadingOptions {
     /// Options of `sandmill run` that concern this machine.
     pub(crate) words: Vec<String>,
     /// Job stores in which the agent looks for jobs without a leader.
-    pub(crate) stores: Vec<PathBuf>,
+    pub(crate) stores: Vec<SearchedStore>,
 }
 
 /// What the agent wants of its part in a job.

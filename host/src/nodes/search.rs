@@ -2,10 +2,9 @@
 
 use super::agent_options::AgentOptions;
 use crate::bus::{BUS_PROTOCOL, JobToLead, Leads};
-use crate::engine::{OldRuns, OrphanedJob, orphaned_jobs};
+use crate::engine::{OldRuns, OrphanedJob, SearchedStore, orphaned_jobs};
 use std::collections::BTreeSet;
 use std::io;
-use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Duration;
@@ -21,7 +20,7 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(10);
 /// # Errors
 /// If the thread cannot be started.
 pub(super) fn search(
-    stores: Vec<PathBuf>,
+    stores: Vec<SearchedStore>,
     options: &AgentOptions,
 ) -> io::Result<Receiver<OrphanedJob>> {
     let (sender, found) = channel();
@@ -43,8 +42,7 @@ pub(super) fn search(
                             }
                         }
                     }
-                    Err(error) if said.insert(store.clone()) => {
-                        let store = store.display();
+                    Err(error) if said.insert(store.to_string()) => {
                         say(&format!("warning: the job store {store} cannot be read: {error}"));
                     }
                     Err(_) => {}

@@ -154,7 +154,9 @@ impl Cluster {
         let file = job.path("job.yaml").display().to_string();
         let options = self.options();
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
-        TestJob::empty().command(&[&["run", &file, "--detach"], &*options, more].concat())
+        let environment = self.environment.iter();
+        let command = environment.fold(TestJob::empty(), |job, (name, value)| job.env(name, value));
+        command.command(&[&["run", &file, "--detach"], &*options, more].concat())
     }
 
     /// Waits until one of the agents says this about a job that it leads. Returns the agent's number. Ignores the
@@ -176,6 +178,13 @@ impl Cluster {
     /// A connection of a client that is not an agent.
     pub(crate) fn client(&self) -> Bus {
         client_at(self.broker.url())
+    }
+
+    /// The log tree of the only job that the agent with this number has led.
+    pub(crate) fn jobs_of(&self, number: usize) -> PathBuf {
+        let root = self.folder.path().join(format!("machine-{number}-jobs"));
+        let folders = fs::read_dir(root).unwrap().flatten().map(|entry| entry.path());
+        folders.map(|folder| folder.join("logs")).find(|logs| logs.is_dir()).unwrap()
     }
 
     /// The options of `sandmill run` for this broker. Nodes are lost after two seconds.

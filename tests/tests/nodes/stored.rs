@@ -7,6 +7,7 @@ use sandmill_tests::{Proxy, Ran, Running, Server, TestJob, guest};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -32,16 +33,24 @@ fn until_node_works(running: &mut Running, node: u32) {
     running.until("the node works", |running| running.stderr_so_far().contains(&note));
 }
 
-/// Runs a job with these lines on three nodes, and kills one of them as soon as it works.
-fn run_with_a_kill(moto: &Server, lines: &str) -> Ran {
+/// Lets agents lead a job with these lines on three nodes. Kills one of the agents when there are results, and then the
+/// leader. Waits until another agent has completed the job.
+fn run_with_kills(moto: &Server, lines: &str) -> (Cluster, TestJob) {
     let mut cluster = cluster(moto);
     cluster.start_agents(3);
-    let mut running = cluster.start(job(moto, "box", 3, lines), "leader", &[]);
-    until_node_works(&mut running, 1);
-    cluster.agent_of(&running, 1).kill();
-    let ran = running.wait();
-    assert_eq!(ran.code, 0, "{ran}");
-    ran
+    let job = job(moto, "box", 3, &format!("arguments: [--nap, '500']\n{lines}"));
+    cluster.submit(&job, &[]).exits_with(0).says("leads it");
+    let leader = cluster.until_one_says("leads the job test (", None);
+    let begun = Instant::now();
+    let has_results = || moto.names("box", "jobs/").iter().any(|name| name.contains("/saved/"));
+    while !has_results() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", cluster.agent(leader).said());
+        thread::sleep(Duration::from_millis(20));
+    }
+    cluster.agent((leader + 1) % 3).kill();
+    cluster.agent(leader).signal_leader(Signal::KILL);
+    cluster.until_one_says("leads the job test no longer: exit status: 0", None);
+    (cluster, job)
 }
 
 /// The rows in the results, in the order of the names of their objects.
@@ -52,82 +61,127 @@ fn rows(moto: &Server) -> String {
 
 /// Fails if the results do not have each file of the entry script, with its content, or have more.
 #[track_caller]
-fn assert_files(moto: &Server, ran: &Ran) {
+fn assert_files(moto: &Server) {
     let found = moto.names("box", "results/");
     for number in 0..FILES {
         let path = format!("/box/results/{number}.txt.out");
-        assert_eq!(moto.get(&path), number.to_string(), "{ran}");
-        assert!(found.contains(&format!("results/batches/{number}.txt")), "{found:?}\n{ran}");
+        assert_eq!(moto.get(&path), number.to_string());
+        assert!(found.contains(&format!("results/batches/{number}.txt")), "{found:?}");
     }
     let files = found.iter().filter(|name| !name.starts_with("results/parallel_run_step"));
-    assert_eq!(files.count(), 2 * FILES, "{found:?}\n{ran}");
+    assert_eq!(files.count(), 2 * FILES, "{found:?}");
 }
 
 /// Fails if objects are left in the job's store that only a running job needs.
 #[track_caller]
-fn assert_nothing_left(moto: &Server, ran: &Ran) {
+fn assert_nothing_left(moto: &Server) {
     let mut left = moto.names("box", "jobs/");
     let folders = ["/rows/", "/saved/", "/alive/"];
     left.retain(|name| folders.iter().any(|folder| name.contains(folder)));
-    assert_eq!(left, [""; 0], "{ran}");
+    assert_eq!(left, [""; 0]);
 }
 
 #[test]
 fn one_file() {
     let moto = Server::moto();
-    let ran = run_with_a_kill(&moto, "");
-    assert_eq!(sorted(&rows(&moto)), expected_rows(), "{ran}");
-    assert_files(&moto, &ran);
-    assert_nothing_left(&moto, &ran);
-    // A file that a worker's `shutdown` wrote on another machine.
-    let logs = ran.dir().join("leader/logs/user/entry_script_log");
-    let folders = fs::read_dir(&logs).unwrap().flatten();
-    let files = folders.filter_map(|node| fs::read_dir(node.path().join("files")).ok());
-    let count = files.flatten().count();
-    assert!(count > 0, "{}", logs.display());
+    let _run = run_with_kills(&moto, "");
+    assert_eq!(sorted(&rows(&moto)), expected_rows());
+    assert_files(&moto);
+    assert_nothing_left(&moto);
 }
 
 #[test]
 fn rows_in_order() {
     let moto = Server::moto();
-    let ran = run_with_a_kill(&moto, "ordered: true");
-    assert_eq!(rows(&moto).lines().collect::<Vec<_>>(), expected_rows_in_order(), "{ran}");
-    assert_files(&moto, &ran);
+    let _run = run_with_kills(&moto, "ordered: true");
+    assert_eq!(rows(&moto).lines().collect::<Vec<_>>(), expected_rows_in_order());
+    assert_files(&moto);
 }
 
 #[test]
 fn rows_in_parts() {
     let moto = Server::moto();
-    let ran = run_with_a_kill(&moto, "output_layout: parts");
-    assert!(moto.names("box", "results/parallel_run_step/").len() > 1, "{ran}");
-    assert_eq!(sorted(&rows(&moto)), expected_rows(), "{ran}");
+    let _run = run_with_kills(&moto, "output_layout: parts");
+    assert!(moto.names("box", "results/parallel_run_step/").len() > 1);
+    assert_eq!(sorted(&rows(&moto)), expected_rows());
 }
 
 #[test]
 fn rows_are_only_counted() {
     let moto = Server::moto();
-    let ran = run_with_a_kill(&moto, "output_action: summary_only");
-    ran.says("mini-batches  60");
+    let _run = run_with_kills(&moto, "output_action: summary_only");
     assert_eq!(rows(&moto), "");
-    assert_files(&moto, &ran);
+    assert_files(&moto);
 }
 
 #[test]
 fn compressed_rows() {
     let moto = Server::moto();
-    let ran = run_with_a_kill(&moto, "output_format: {compression: gzip}");
-    let file = ran.dir().join("leader/output/parallel_run_step.txt.gz");
-    let packed = fs::File::open(file).unwrap();
-    let unpacked = std::process::Command::new("gzip").arg("-dc").stdin(packed).output().unwrap();
+    let (_cluster, job) = run_with_kills(&moto, "output_format: {compression: gzip}");
+    let file = job.path("rows.gz");
+    fs::write(&file, moto.get_bytes("/box/results/parallel_run_step.txt.gz")).unwrap();
+    let unpacked = Command::new("gzip").arg("-dc").arg(file).output().unwrap();
     assert_eq!(sorted(&String::from_utf8(unpacked.stdout).unwrap()), expected_rows());
-    assert_eq!(moto.names("box", "results/parallel_run_step.txt.gz").len(), 1, "{ran}");
 }
 
 #[test]
 fn files_that_are_appended_to() {
     let moto = Server::moto();
-    let ran = run_with_a_kill(&moto, "output_files: append");
-    assert_files(&moto, &ran);
+    let _run = run_with_kills(&moto, "output_files: append");
+    assert_files(&moto);
+}
+
+/// A table is made at the job's end, from rows of several machines.
+#[test]
+fn a_table() {
+    let moto = Server::moto();
+    let job = |bucket: &str, lines: &str| {
+        moto.put(&format!("/{bucket}"), "");
+        let job = TestJob::new(&guest("echo_table")).yaml(&format!(
+            "inputs: {{t: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\narguments: [--rows]\n\
+             ordered: true\noutput_format: parquet\noutput: s3://{bucket}/results\n\
+             job_store: s3://{bucket}/jobs\n{lines}"
+        ));
+        let job = moto.opened_for(job);
+        (0..20).fold(job, |job, number| {
+            job.file(&format!("in/{number:02}.csv"), format!("a\n{number}\n"))
+        })
+    };
+    let result = |bucket: &str| {
+        let found = moto.names(bucket, "results/");
+        assert_eq!(found.len(), 1, "{found:?}");
+        moto.get_bytes(&format!("/{bucket}/{}", found[0]))
+    };
+    job("whole", "").run(&[]).exits_with(0);
+    let mut cluster = cluster(&moto);
+    cluster.start_agents(2);
+    let mut running = cluster.start(job("box", "node_count: 2"), "leader", &["--no-takeover"]);
+    until_node_works(&mut running, 0);
+    cluster.agent_of(&running, 0).kill();
+    let ran = running.wait();
+    assert_eq!(ran.code, 0, "{ran}");
+    assert!(result("box") == result("whole"), "{ran}");
+}
+
+/// If all agents were lost, an agent that comes later finds the job in its store.
+#[test]
+fn an_agent_continues_a_job_in_the_store() {
+    let moto = Server::moto();
+    let mut cluster = cluster(&moto);
+    cluster.start_agents(1);
+    let job = job(&moto, "box", 1, "arguments: [--nap, '300']");
+    cluster.submit(&job, &[]).exits_with(0);
+    cluster.until_one_says("leads the job test (", None);
+    cluster.agent(0).kill();
+    let later = cluster.other_agent(9, &["--store", "s3://box/jobs"]);
+    later.until("leads the job test no longer: exit status: 0");
+    assert_eq!(sorted(&rows(&moto)), expected_rows());
+    assert_files(&moto);
+    // A file that a worker's `shutdown` wrote on another machine.
+    let logs = cluster.jobs_of(9).join("user/entry_script_log");
+    let folders = fs::read_dir(&logs).unwrap().flatten();
+    let files = folders.filter_map(|node| fs::read_dir(node.path().join("files")).ok());
+    assert!(files.flatten().count() > 0, "{}", logs.display());
 }
 
 /// Begins a job on two nodes that takes some seconds.
@@ -144,8 +198,8 @@ fn begun(moto: &Server, cluster: &mut Cluster) -> Running {
 fn assert_complete(moto: &Server, ran: &Ran) {
     assert_eq!(ran.code, 0, "{ran}");
     assert_eq!(sorted(&rows(moto)), expected_rows(), "{ran}");
-    assert_files(moto, ran);
-    assert_nothing_left(moto, ran);
+    assert_files(moto);
+    assert_nothing_left(moto);
 }
 
 /// A store that fails for some seconds costs only time.

@@ -108,7 +108,8 @@ impl CommitState {
                 }
                 CommitRequest::CheckLead { successor } => {
                     self.journal.watch_lead()?;
-                    if self.successor.has_written(successor.as_deref()) {
+                    if self.successor.has_written(successor.as_deref(), self.target.saved.as_ref())
+                    {
                         return Err(CommitError::GivesWay);
                     }
                 }

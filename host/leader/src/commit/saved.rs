@@ -12,6 +12,7 @@ use super::worker_parts::Parts;
 use crate::journal::{FileEntry, Journal, JournalChanges, JournalError};
 use crate::model::{OnConflict, Segment, WorkerId, random_name};
 use crate::opening::regular_at_its_path;
+use crate::presence::successors;
 use sandmill_commit_log::{LogStore, create_own, remove_objects};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -149,6 +150,11 @@ impl SavedResults {
         let mut writer = SavedWriter::begin(self, journal, &[], &files)?;
         files.iter().try_for_each(|file| writer.copy_file(file))?;
         writer.end().map(Some)
+    }
+
+    /// As [`successors`].
+    pub(super) fn successors(&self) -> Option<Vec<u8>> {
+        successors(&*self.objects, &self.run)
     }
 
     /// Whether the copies were removed, because the results are where the job puts them.
