@@ -101,7 +101,7 @@ pub use sandmill_commit_log::{
     LogError, LogStore, TrialError, create_own, is_run_id, try_folder, try_store,
 };
 pub use settings_in_force::RUNS_AS_ROOT;
-pub use shared_logs::LastWord;
+pub use shared_logs::{LastWord, NodeLogs, write_node_logs};
 pub use standby::wait_for_turn;
 pub use start::make_worker_folders;
 pub use stored_jobs::{StoredJob, stored_jobs};

@@ -29,7 +29,8 @@ impl StoreLink {
             epoch,
             job_dir: &job.job_dir,
             directory: directory_id(&job.job_dir.journal()),
-            has_workers: job.remote.is_none(),
+            // The logs of nodes that share no folder are in the log tree, too.
+            has_workers: job.remote.as_ref().is_none_or(|remote| !remote.is_folder_shared),
         };
         Some(Self { _cancels: cancels, logs: LogSharing::start(shared, sender), notices })
     }

@@ -127,6 +127,17 @@ impl MiniBatch {
         }
     }
 
+    /// Whether the mini-batch reads a file that the planner has made, such as an unpacked text.
+    pub fn reads_spill(&self) -> bool {
+        let is_unpacked = |slice: &TextSlice| slice.unpacked.is_some();
+        match &self.work {
+            MiniBatchWork::Text(slice) => is_unpacked(slice),
+            MiniBatchWork::TextGroup(slices) => slices.iter().any(|(_, slice)| is_unpacked(slice)),
+            MiniBatchWork::Rows(_) => true,
+            _ => false,
+        }
+    }
+
     /// Where the mini-batch's items are: for files, each file; for rows, each file with the position of the
     /// first row. Empty if unknown.
     pub fn item_locations(&self) -> Vec<ItemLocation<'_>> {

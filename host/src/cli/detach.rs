@@ -6,7 +6,7 @@ use super::run::{LoadedJob, RunArguments, output_path};
 use super::say;
 use crate::bus::JobToLead;
 use crate::engine::{JobFile, node_request};
-use crate::model::shell_word;
+use crate::model::{Address, shell_word};
 use crate::nodes::{Submitted, SubmittedJob, submit};
 use crate::spec::JobStorePlace;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub(super) fn detach(
     let job_file = JobFile::new(&arguments.job.job, &sets);
     let paths = node_request(&spec, &job_file).map_err(Problem::usage)?;
     let address = spec.job_store.as_ref().and_then(JobStorePlace::address);
-    // An address is no path, but each of its parts is one, too.
+    // The agents use the text as the identity of the job.
     let address = address.map(|address| address.to_string().trim_end_matches('/').into());
     let store = address.or(paths.job_store).ok_or_else(|| wrong(NO_STORE))?;
     let output = output_path(&spec, &paths.output.unwrap_or_default());
@@ -72,16 +72,20 @@ pub(super) fn detach(
 
 /// Where the job is led, and how to follow it.
 fn leads_text(job: &str, machine: &str, (output, store, job_dir): (&Path, &Path, &Path)) -> String {
-    let place = format!("{} --store {}", shell_word(job), shell_word(&store.display().to_string()));
+    let (store, job_dir) = (store.display().to_string(), job_dir.display().to_string());
+    let place = match Address::looks_like_one(&store) {
+        false => format!("{} --store {}", shell_word(job), shell_word(&store)),
+        // These commands cannot read a job store at an address.
+        true => format!("{} (on {machine})", shell_word(&job_dir)),
+    };
     format!(
         "job {job}: the machine {machine} leads it\n  \
            output     {}\n  \
-           directory  {} (on {machine})\n  \
+           directory  {job_dir} (on {machine})\n  \
            state      sandmill status {place}\n  \
            logs       sandmill logs {place}\n  \
            to end it  sandmill cancel {place}",
-        output.display(),
-        job_dir.display()
+        output.display()
     )
 }
 
@@ -99,6 +103,15 @@ mod tests {
           state      sandmill status nightly --store '/shared/my jobs'
           logs       sandmill logs nightly --store '/shared/my jobs'
           to end it  sandmill cancel nightly --store '/shared/my jobs'
+        ");
+        let paths = ("s3://b/out".as_ref(), "s3://b/jobs".as_ref(), "/j/a".as_ref());
+        insta::assert_snapshot!(leads_text("nightly", "machine-2", paths), @"
+        job nightly: the machine machine-2 leads it
+          output     s3://b/out
+          directory  /j/a (on machine-2)
+          state      sandmill status /j/a (on machine-2)
+          logs       sandmill logs /j/a (on machine-2)
+          to end it  sandmill cancel /j/a (on machine-2)
         ");
     }
 }

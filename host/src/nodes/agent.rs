@@ -2,8 +2,9 @@
 
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
-use super::job_part::{PartEnd, take_part};
+use super::job_part::take_part;
 use super::leading::Leading;
+use super::part_end::PartEnd;
 use super::signed_job::policy_for;
 use crate::bus::{BUS_PROTOCOL, Bus, OFFERS, Offer, decode_message};
 use crate::cancel::Cancel;

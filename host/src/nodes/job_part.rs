@@ -3,21 +3,21 @@
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::cancel_check::CancelCheck;
+use super::durable::{Durable, DurableReports, full_disk, has_results};
+use super::log_tails::LogTailing;
+use super::part_end::PartEnd;
 use super::preparing::{PreparedPart, prepare};
-use super::upload::{ResultUpload, last_attempts, rows_folder};
+use super::upload::{last_attempts, rows_folder};
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, Link, LinkEnd, LinkKey, Offer,
     Packet, PacketError, ToNode, decode_message, queue, report_messages, to_leader, to_node,
 };
 use crate::engine::CancelRequests;
-use crate::model::{FailureKind, random_name};
+use crate::model::random_name;
 use crate::node::RunningJob;
 use crate::protocol::node::PlanOptions;
 use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
-use std::fs::File;
 use std::io::ErrorKind;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -30,31 +30,6 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// In this many rounds at most, messages of workers are read before the clock is checked.
 const MAX_ROUNDS: u32 = 100;
-
-/// How an agent's part in a job ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PartEnd {
-    /// The job is over.
-    Over,
-    /// The leader does not want this node.
-    Refused(String),
-    /// The leader wants no more nodes now.
-    NotNeeded,
-    /// This machine cannot run the job.
-    Declined(String),
-    /// The leader does not count on this agent any longer.
-    GivenUp,
-    /// The leader was silent for too long.
-    LeaderLost,
-    /// The job was cancelled while its leader was silent.
-    Cancelled,
-    /// The agent was asked to end.
-    Stopped,
-    /// Another leader leads the job.
-    Followed,
-    /// The leader wants nodes again after it has ended the workers here.
-    Renewed,
-}
 
 /// Takes part in a job until the part ends.
 ///
@@ -121,19 +96,9 @@ struct Work {
     running: RunningJob,
     prepared: PreparedPart,
     durable: Durable,
+    /// `None` if the log tree is in a folder that all machines share.
+    _logs: Option<LogTailing>,
 }
-
-/// How rows and files are made durable before they are reported.
-#[derive(Clone, Debug)]
-enum Durable {
-    /// The folder of the workers' folders, which all machines share. It stays open, so that no error of a write is missed.
-    Folder(Arc<File>, PathBuf),
-    /// The job's store. The number is that of the next pack.
-    Store(ResultUpload, u64),
-}
-
-/// What became durable: reports that were waiting for it.
-type DurableReports = Result<Vec<FromNode>, AgentError>;
 
 /// Reports whose rows and files are being made durable.
 #[derive(Debug)]
@@ -333,7 +298,8 @@ impl JobPart {
     }
 
     fn begin(&mut self, mut prepared: PreparedPart) -> Result<(), AgentError> {
-        let durable = self.durable(&prepared)?;
+        let patience = self.options.leader_patience;
+        let durable = Durable::new(&prepared, self.rows_folder(), patience)?;
         self.cancels = Some(CancelRequests::of_run(&prepared.objects, &self.offer.run));
         let mut running = prepared.job.start(&PlanOptions::default())?;
         prepared.job.begin(&mut running, self.start, prepared.first_worker, true);
@@ -343,22 +309,17 @@ impl JobPart {
             settings: prepared.settings.clone(),
             workers: prepared.workers,
         });
-        self.work = Some(Work { running, prepared, durable });
+        let PreparedPart { folder, objects, .. } = &prepared;
+        let rows = self.rows_folder();
+        let logs = matches!(durable, Durable::Store(..))
+            .then(|| LogTailing::start(objects.clone(), rows, folder));
+        self.work = Some(Work { running, prepared, durable, _logs: logs.flatten() });
         Ok(())
     }
 
-    fn durable(&self, prepared: &PreparedPart) -> Result<Durable, AgentError> {
-        let PreparedPart { folder, objects, scratch, .. } = prepared;
-        if scratch.is_some() {
-            let rows = rows_folder(&self.offer.run, self.offer.epoch, &self.incarnation);
-            let patience = self.options.leader_patience;
-            let upload = ResultUpload::new(objects.clone(), rows, folder.clone(), patience);
-            return Ok(Durable::Store(upload, 0));
-        }
-        let path = folder.work();
-        let opened = File::open(&path);
-        let folder = opened.map_err(|source| AgentError::Sync { folder: path.clone(), source })?;
-        Ok(Durable::Folder(Arc::new(folder), path))
+    /// The folder of this part in the job's store.
+    fn rows_folder(&self) -> String {
+        rows_folder(&self.offer.run, self.offer.epoch, &self.incarnation)
     }
 
     fn decline(&mut self, error: &AgentError) {
@@ -575,7 +536,7 @@ impl JobPart {
 
     /// Kills the workers that are left.
     async fn stop_workers(&mut self) {
-        let Some(Work { mut running, prepared, durable }) = self.work.take() else { return };
+        let Some(Work { mut running, prepared, durable, _logs }) = self.work.take() else { return };
         if let Durable::Store(upload, _) = durable {
             upload.stop();
         }
@@ -592,39 +553,6 @@ impl JobPart {
         running.end_watch();
         // The folder for the workers' files is removed last.
         drop(prepared);
-    }
-}
-
-impl Durable {
-    /// Makes the rows and files durable of which these messages speak. Returns the messages with which to report them.
-    fn make_durable(self, messages: Vec<FromNode>, with_logs: bool) -> DurableReports {
-        match self {
-            Self::Folder(opened, folder) => {
-                let synced = rustix::fs::syncfs(&opened);
-                synced.map_err(|errno| AgentError::Sync { folder, source: errno.into() })?;
-                Ok(messages)
-            }
-            Self::Store(upload, first) => upload.store_all(messages, first, with_logs),
-        }
-    }
-}
-
-/// The message of an attempt that has failed because the disk is full.
-fn full_disk(report: &NodeReport) -> Option<String> {
-    let failure = match report {
-        NodeReport::News(NodeNews::Finished { report, .. }) => report.outcome.as_ref().err()?,
-        NodeReport::News(NodeNews::InitFailed { failure, .. }) => failure,
-        _ => return None,
-    };
-    (failure.kind == FailureKind::NoSpace).then(|| failure.message.clone())
-}
-
-/// Whether a report says that a worker has left rows or files.
-fn has_results(report: &NodeReport) -> bool {
-    match report {
-        NodeReport::News(NodeNews::Finished { report, .. }) => report.outcome.is_ok(),
-        NodeReport::WorkerDone(_) => true,
-        _ => false,
     }
 }
 

@@ -44,6 +44,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The longest name of an incarnation, in bytes: that of a key.
 const MAX_INCARNATION: usize = 64;
+/// Why a job cannot continue whose inputs the planner has unpacked.
+const SPILL: &str = "with a broker and a job_store in a store, packed texts (gzip, zstd) cannot be read yet: unpack the \
+                     inputs, or let job_store and output be folders that all machines share";
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
 
@@ -449,6 +452,7 @@ impl RemoteNodes {
         let Some(number) = node.number() else { return };
         node.stage = NodeStage::Works(number);
         node.most_workers = workers;
+        self.store.copy_logs(incarnation, (number, self.epoch));
         if let Some(tables) = &self.tables {
             node.send(&ToNode::Tables(tables.clone()));
         }
@@ -498,6 +502,11 @@ impl RemoteNodes {
 
     /// Queues an order for a node.
     pub(crate) fn order(&mut self, node: NodeId, mut order: Order) {
+        if self.store.has_rows() && reads_spill(&order) {
+            // Other machines cannot reach the planner's files.
+            let reports = vec![NodeReport::NoSpace(SPILL.to_owned())];
+            return self.pending.push_back(NodeReports { node: NodeId::ONLY, reports });
+        }
         match &mut order {
             Order::Grant(grants) => {
                 grants.iter_mut().for_each(|grant| self.objects.add_to(&mut grant.assignment));
@@ -610,4 +619,15 @@ fn working_node(
     number: NodeId,
 ) -> Option<&mut RemoteNode> {
     nodes.values_mut().find(|node| node.stage == NodeStage::Works(number))
+}
+
+/// Whether an order grants a mini-batch that reads files of the planner.
+fn reads_spill(order: &Order) -> bool {
+    match order {
+        Order::Grant(grants) => {
+            grants.iter().any(|grant| grant.assignment.mini_batch.reads_spill())
+        }
+        Order::GrantAhead(ahead) => ahead.iter().any(|ahead| ahead.mini_batch.reads_spill()),
+        _ => false,
+    }
 }

@@ -1,6 +1,7 @@
 //! What a leader does in the job's store for its nodes, on threads of its own: a store that is slow must not hold up the
 //! leader. It gives out numbers of nodes, and reads the rows and files that nodes have put there.
 
+use super::log_tails::NodeTails;
 use super::pack::OBJECT_BYTES;
 use super::proof::take_number;
 use super::row_mirror::{MirrorError, RowMirror};
@@ -9,7 +10,7 @@ use crate::bus::StoredPack;
 use crate::engine::{LogStore, RemoteWork, remove_stored_rows};
 use crate::model::{MiniBatchId, NodeId, WorkerId, random_name};
 use crate::opening::at_its_path;
-use crate::protocol::NodeReport;
+use crate::protocol::{NodeNews, NodeReport};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
@@ -74,17 +75,21 @@ struct Shared {
     temporary: PathBuf,
     /// `None` if nodes write to a folder that all machines share.
     mirror: Option<RowMirror>,
+    /// As `mirror`.
+    tails: Option<NodeTails>,
 }
 
 impl StoreWork {
     pub(super) fn new(work: &RemoteWork) -> Self {
         let mirror = || RowMirror::new(work.folder.clone(), work.keeps_rows);
+        let tails = || NodeTails::start(work.objects.clone(), work.folder.clone());
         let (sender, results) = unbounded_channel();
         let shared = Shared {
             objects: work.objects.clone(),
             run: work.run.clone(),
             temporary: work.folder.work(),
             mirror: (!work.is_folder_shared).then(mirror),
+            tails: (!work.is_folder_shared).then(tails),
         };
         Self { shared: Arc::new(shared), sender, results }
     }
@@ -123,6 +128,13 @@ impl StoreWork {
                 }
             }
         });
+    }
+
+    /// Copies the logs of a node while it works.
+    pub(super) fn copy_logs(&self, incarnation: &str, (node, epoch): (NodeId, u64)) {
+        if let Some(tails) = &self.shared.tails {
+            tails.add(rows_folder(&self.shared.run, epoch, incarnation), node);
+        }
     }
 
     /// Reads the rows and files of reports.
@@ -192,6 +204,9 @@ impl Shared {
     ) -> Result<Vec<NodeReport>, FetchError> {
         let Some(mirror) = &self.mirror else { return Ok(reports) };
         let mut bytes = self.read(folder, pack)?;
+        if let Some(tails) = self.tails.as_ref().filter(|_| have_ended(&reports)) {
+            tails.complete(folder);
+        }
         mirror.take_over(node, &mut reports, &mut *bytes).map_err(|error| match error {
             MirrorError::Wrong(text) => FetchError::Wrong(text),
             error @ (MirrorError::Disk { .. } | MirrorError::Part(_)) => {
@@ -264,4 +279,15 @@ impl Shared {
     fn disk(&self, error: &io::Error) -> FetchError {
         FetchError::Disk(format!("cannot write to {}: {error}", self.temporary.display()))
     }
+}
+
+/// Whether a node reports that all of its workers have ended. Then its logs come, too.
+fn have_ended(reports: &[NodeReport]) -> bool {
+    let is_end = |report: &NodeReport| match report {
+        NodeReport::News(NodeNews::Standing(standing)) => {
+            standing.is_ending && standing.workers() == 0
+        }
+        _ => false,
+    };
+    reports.iter().any(is_end)
 }

@@ -4,9 +4,9 @@ use crate::bus::{
     BUS_PROTOCOL, Broker, Bus, BusError, JobToLead, SUBMITS, Submission, SubmitAnswer, SubmitState,
     ToAgent, decode_message, publish, to_node, to_submitter,
 };
-use crate::model::{is_random_name, printable, random_name};
+use crate::model::{Address, is_random_name, printable, random_name};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -69,9 +69,8 @@ pub(crate) enum SubmitError {
     NoAgent(Option<String>),
     /// The job is led already.
     #[error(
-        "the job {job} runs already, and the machine {machine} leads it: wait for it to end, or end it with \
-         sandmill cancel {job} --store {}",
-        store.display()
+        "the job {job} runs already, and the machine {machine} leads it: wait for it to end, or end it{}",
+        how_to_cancel(job, store)
     )]
     Runs {
         /// The job's name.
@@ -84,6 +83,16 @@ pub(crate) enum SubmitError {
     /// No agent can lead the job.
     #[error("no machine leads the job: {}", .0.join("; "))]
     Refused(Vec<String>),
+}
+
+/// How to end a job: the end of a sentence.
+fn how_to_cancel(job: &str, store: &Path) -> String {
+    let store = store.display().to_string();
+    match Address::looks_like_one(&store) {
+        false => format!(" with sandmill cancel {job} --store {store}"),
+        // The command cannot read a job store at an address.
+        true => " there with sandmill cancel".to_owned(),
+    }
 }
 
 /// Submits a job, and waits until a machine leads it. `say` receives lines for the user about waiting.

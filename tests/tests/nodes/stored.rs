@@ -2,7 +2,7 @@
 //! on all machines.
 
 use crate::cluster::{Cluster, FILES, expected_rows, expected_rows_in_order, sorted};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use sandmill_tests::{Proxy, Ran, Running, Server, TestJob, guest};
 use std::fs;
 use std::io::{Read, Write};
@@ -202,6 +202,27 @@ fn assert_complete(moto: &Server, ran: &Ran) {
     assert_nothing_left(moto);
 }
 
+/// The logs of nodes are in the leader's log tree while the job runs.
+#[test]
+fn logs_of_nodes_are_followed() {
+    let moto = Server::moto();
+    let mut cluster = cluster(&moto);
+    cluster.start_agents(1);
+    moto.put("/box", "");
+    let job = TestJob::new(&guest("surroundings")).yaml(
+        "inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1\nnode_count: 2\n\
+         arguments: [--nap, '1000']\noutput: s3://box/results\njob_store: s3://box/jobs",
+    );
+    let job = (0..60).fold(moto.opened_for(job), |job, n| job.file(&format!("in/{n}.txt"), "x"));
+    let mut running = cluster.start(job, "leader", &["--no-takeover"]);
+    running.until("there are logs", |running| {
+        let file = running.dir().join("leader/logs/user/stdout/0/process000.stdout.txt");
+        fs::read_to_string(file).is_ok_and(|text| text.contains("init to stdout"))
+    });
+    running.interrupt();
+    assert_eq!(running.wait().code, 130);
+}
+
 /// A store that fails for some seconds costs only time.
 #[test]
 fn the_store_may_fail_for_a_while() {
@@ -221,20 +242,27 @@ fn rows_that_are_removed_from_the_store_are_noticed() {
     let moto = Server::moto();
     let mut cluster = cluster(&moto);
     let running = begun(&moto, &mut cluster);
-    let leader = Pid::from_raw(running.pid().cast_signed()).unwrap();
-    kill_process(leader, Signal::STOP).unwrap();
-    let begun = Instant::now();
-    let stored = || {
+    let stored = |folder: &str| {
         let mut names = moto.names("box", "jobs/");
-        names.retain(|name| name.contains("/rows/"));
+        names.retain(|name| name.contains(folder));
         names
     };
-    while stored().is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nothing is stored");
-        thread::sleep(Duration::from_millis(20));
-    }
-    // What the leader has not read yet, because it is paused.
-    stored().iter().for_each(|name| moto.delete(&format!("/box/{name}")));
+    let until = |holds: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !holds() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", stored("/rows/"));
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // All workers are busy.
+    until(&|| !stored("/saved/").is_empty());
+    let leader = Pid::from_raw(running.pid().cast_signed()).unwrap();
+    kill_process(leader, Signal::STOP).unwrap();
+    waitid(WaitId::Pid(leader), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).unwrap();
+    // What comes now cannot have been read, because the leader is paused.
+    let before = stored("/rows/");
+    until(&|| stored("/rows/").iter().any(|name| !before.contains(name)));
+    stored("/rows/").iter().for_each(|name| moto.delete(&format!("/box/{name}")));
     kill_process(leader, Signal::CONT).unwrap();
     let ran = running.wait();
     ran.says("its rows are not in the job's store as it reported them");

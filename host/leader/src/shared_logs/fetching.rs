@@ -1,6 +1,6 @@
 //! Fetches the logs of a job's leaders from its store, into a folder of this machine. Only new chunks are read.
 
-use super::chunk::decode;
+use super::chunk::{Piece, decode};
 use super::sharing::{MERGED_CHUNKS, folders};
 use crate::model::JobDir;
 use sandmill_commit_log::{LogError, LogStore, RecordSeries};
@@ -80,16 +80,21 @@ fn read(series: &RecordSeries, number: u64) -> Result<Found, LogError> {
 /// Writes the pieces of a chunk to the files of a log tree. Writing them twice changes nothing.
 fn apply(chunk: &[u8], logs: &Path) -> Result<(), CopyError> {
     for (piece, bytes) in decode(chunk).map_err(CopyError::Chunk)? {
-        let path = logs.join(&piece.path);
-        if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let mut options = File::options();
-        let options = options.create(true).write(true).truncate(piece.restarts);
-        let file = options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&path)?;
-        file.write_all_at(bytes, piece.offset)?;
+        write_piece(&piece, bytes, logs)?;
     }
     Ok(())
+}
+
+/// Writes a piece to its file of a log tree.
+pub(super) fn write_piece(piece: &Piece, bytes: &[u8], logs: &Path) -> io::Result<()> {
+    let path = logs.join(&piece.path);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    let mut options = File::options();
+    let options = options.create(true).write(true).truncate(piece.restarts);
+    let file = options.mode(0o600).custom_flags(libc::O_NOFOLLOW).open(&path)?;
+    file.write_all_at(bytes, piece.offset)
 }
 
 #[cfg(test)]

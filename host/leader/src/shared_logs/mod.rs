@@ -3,6 +3,7 @@
 //!
 //! - `chunk` is the format of the copied parts, and `tails` finds what is new in the log tree.
 //! - `heartbeat` is what a leader says about itself.
+//! - `of_nodes` are the logs of nodes on other machines that share no folder with the leader.
 //! - `sharing` is the leader's thread that writes, and `fetching` is what other machines read.
 //!
 //! This module imports `model` and the commit log.
@@ -10,10 +11,12 @@
 mod chunk;
 mod fetching;
 mod heartbeat;
+mod of_nodes;
 mod sharing;
 mod tails;
 
 pub(super) use fetching::{CopiedLeader, CopyError, fetch};
 pub use heartbeat::LastWord;
 pub(super) use heartbeat::{leaders, read_last_word};
+pub use of_nodes::{NodeLogs, write_node_logs};
 pub(super) use sharing::{LogSharing, Shared};

@@ -134,6 +134,10 @@ output: s3://bucket/results
     insta::assert_snapshot!(errors_with_broker(stored, &[]), @"job.yaml: job_store: missing; with a broker, a job needs it: set job_store to the path of a folder that all machines share, or to an address in a store");
     let spec = job_with_broker(&format!("{stored}job_store: s3://bucket/jobs\n"), &[]);
     assert_eq!(spec.addresses().len(), 8);
+    let both = [("output", "s3://bucket/results"), ("job_store", "s3://bucket/jobs")];
+    assert!(SpecFixture::new().load_with_broker(SHARED, &both).is_ok());
+    let keyed = format!("{SHARED}partition_keys: [a]\n");
+    insta::assert_snapshot!(errors_with_broker(&keyed, &both), @"job.yaml:5: partition_keys: with a broker and a job_store in a store, rows cannot be grouped yet: let job_store and output be folders that all machines share, or leave this key out");
 }
 
 #[test]
