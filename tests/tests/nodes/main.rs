@@ -7,6 +7,7 @@
 mod chaos;
 mod chaos_jobs;
 mod cluster;
+mod deploy;
 mod followed;
 mod forged;
 mod hostile;
