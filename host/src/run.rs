@@ -549,8 +549,8 @@ impl RunningNode for RunningHere {
         }
     }
 
-    fn may_pause(&mut self) -> bool {
-        self.running.may_pause()
+    fn pause(&mut self) -> Option<Duration> {
+        self.running.pause()
     }
 
     fn fetches_on_demand(&self) -> bool {

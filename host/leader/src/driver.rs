@@ -25,7 +25,7 @@ use crate::files::remove_tree;
 use crate::model::{
     ByteSize, EndedBy, JobDir, JobResult, JobStatus, OsSandbox, WallState, add_bytes,
 };
-use crate::protocol::{NodePolicy, NodeReport, NodeReports};
+use crate::protocol::{NodeReport, NodeReports};
 use jiff::Timestamp;
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -218,9 +218,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 self.committer.flush();
             }
             self.connected_job.node.flush();
-            if self.connected_job.node.may_pause() && self.connected_job.job().awaits_no_decision()
+            if let Some(pause) = self.connected_job.node.pause()
+                && self.connected_job.job().awaits_no_decision()
             {
-                std::thread::sleep(NodePolicy::PAUSE);
+                std::thread::sleep(pause);
             }
         }
     }

@@ -14,7 +14,7 @@ use sandmill_commit_log::LogStore;
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A machine that a job is to run on.
 pub trait NodeHandle {
@@ -178,9 +178,9 @@ pub trait RunningNode: OrderTarget {
     /// The next message that a worker or a node has already sent, if there is one.
     fn next_queued_reports(&mut self) -> Option<NodeReports>;
 
-    /// Whether a worker has sent something since the last call, and all workers have enough to do while the
-    /// leader pauses.
-    fn may_pause(&mut self) -> bool;
+    /// How long the leader should pause now. `None` if no worker has sent something since the last call, or if a
+    /// worker would run out of work.
+    fn pause(&mut self) -> Option<Duration>;
 
     /// Whether objects of stores are fetched only when a mini-batch needs them.
     fn fetches_on_demand(&self) -> bool;

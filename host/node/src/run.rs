@@ -35,7 +35,7 @@ pub struct RunningJob {
     pub(super) pool: Pool,
     /// Events of the workers.
     pub(super) workers: mpsc::Receiver<PoolEvent>,
-    /// Whether a worker has reported since the last call of [`may_pause`](Self::may_pause).
+    /// Whether a worker has reported since the last call of [`pause`](Self::pause).
     pub(super) has_received: bool,
     /// Workers that were asked to end.
     pub(super) leaving: HashSet<WorkerId>,
@@ -461,10 +461,11 @@ impl RunningJob {
         self.machine.next_deadline()
     }
 
-    /// Whether a worker has reported since the last call, and all workers have enough to do while the leader
-    /// pauses.
-    pub fn may_pause(&mut self) -> bool {
-        std::mem::take(&mut self.has_received) && self.machine.is_supplied()
+    /// Returns how long the leader, or a node on another machine, should pause now. `None` if no worker has reported
+    /// since the last call, or if a worker would run out of work.
+    pub fn pause(&mut self) -> Option<Duration> {
+        let is_due = std::mem::take(&mut self.has_received) && self.machine.is_supplied();
+        is_due.then(|| self.machine.pause())
     }
 
     /// Whether objects of stores are downloaded only when a mini-batch needs them.

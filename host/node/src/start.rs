@@ -19,7 +19,7 @@ use crate::output::remove_tree;
 use crate::perf::MonitorOptions;
 use crate::pool::{self, Pool};
 use crate::protocol::node::PlanOptions;
-use crate::protocol::{NodePolicy, PlanRequest};
+use crate::protocol::{NodePolicy, PlanRequest, QueuePolicy};
 use crate::typed_output::Finisher;
 use std::collections::HashSet;
 use std::time::Instant;
@@ -59,6 +59,10 @@ impl NodeJob {
             run_timeout: self.spec.settings.run_invocation_timeout,
             load_timeout: self.spec.settings.task_overhead_timeout,
             gpus: gpus.indices(),
+            queues: match self.role {
+                NodeRole::Plans => QueuePolicy::SAME_MACHINE,
+                NodeRole::RunsWorkers(_) => QueuePolicy::OTHER_MACHINE,
+            },
         };
         // The request depends on `objects`, which is moved out below.
         let request = self.plan_request(plan);

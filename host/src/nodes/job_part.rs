@@ -149,6 +149,7 @@ impl JobPart {
         });
         loop {
             self.flush();
+            self.pause();
             self.wait().await;
             self.receive_from_workers().await;
             self.send_reports();
@@ -192,6 +193,13 @@ impl JobPart {
         }
         let now = self.now();
         self.channel.publish_frames(&self.bus, &mut self.link, now);
+    }
+
+    /// Pauses while all workers have enough to do. Then many mini-batches are synced and reported together.
+    fn pause(&mut self) {
+        if let Some(pause) = self.work.as_mut().and_then(|work| work.running.pause()) {
+            std::thread::sleep(pause);
+        }
     }
 
     async fn wait(&mut self) {

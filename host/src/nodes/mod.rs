@@ -18,6 +18,7 @@ mod leading;
 mod led_job;
 mod log_tails;
 mod logs;
+mod node_table;
 mod pack;
 mod part_end;
 mod preparing;

@@ -6,6 +6,7 @@ use super::granted_objects::GrantedObjects;
 use super::lead_news::{LeadAnnouncer, LeadKeeper};
 use super::leader_identity::LeaderIdentity;
 use super::logs::copy_logs;
+use super::node_table::NodeTable;
 use super::pack::have_results;
 use super::remote_node::{NodeStage, RemoteNode};
 use super::signed_job::differing_settings;
@@ -17,7 +18,7 @@ use crate::bus::{
 use crate::engine::RemoteWork;
 use crate::model::{MiniBatchId, NodeId, TableFormat, WorkerId, is_random_name, printable};
 use crate::protocol::{NodeReport, NodeReports, Order, WorkersEnd};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -69,8 +70,7 @@ pub(crate) struct RemoteNodes {
     /// A node that has been silent for this long is lost.
     patience: Duration,
     start: Instant,
-    /// By the incarnation of the agent.
-    nodes: BTreeMap<String, RemoteNode>,
+    nodes: NodeTable,
     /// The lowest number that may be free.
     next_number: u32,
     /// How tables are read. `None` until the planner has inspected them.
@@ -125,7 +125,7 @@ impl RemoteNodes {
             epoch: 0,
             patience,
             start: Instant::now(),
-            nodes: BTreeMap::new(),
+            nodes: NodeTable::default(),
             next_number: 0,
             tables: None,
             pending: VecDeque::new(),
@@ -161,12 +161,14 @@ impl RemoteNodes {
             if let Some(reports) = self.pending.pop_front() {
                 return reports;
             }
+            // What was received may need an answer.
+            self.flush_links();
             let due = (self.start + self.next_deadline()).into();
             tokio::select! {
                 biased;
                 result = self.store.next() => self.on_stored(result),
                 message = self.bus.next() => self.receive(&message),
-                () = tokio::time::sleep_until(due) => self.keep_up(),
+                () = tokio::time::sleep_until(due) => self.flush(),
             }
         }
     }
@@ -184,11 +186,9 @@ impl RemoteNodes {
         self.pending.pop_front()
     }
 
-    /// When [`keep_up`](Self::keep_up) is due.
+    /// When [`flush`](Self::flush) is due.
     fn next_deadline(&self) -> Duration {
-        let links = self.nodes.values().map(|node| node.link.next_deadline());
-        let first = links.min().unwrap_or(Duration::MAX);
-        first.min(self.looked.saturating_add(LOOK_INTERVAL))
+        self.nodes.next_deadline().min(self.looked.saturating_add(LOOK_INTERVAL))
     }
 
     /// Does what is due: sends offers, heartbeats and lost messages, and gives up silent nodes.
@@ -218,7 +218,7 @@ impl RemoteNodes {
                 &format!("no word from it for {} s", self.patience.as_secs_f64()),
             );
         }
-        self.nodes.retain(|_, node| node.stage != NodeStage::Dismissed || !node.link.is_idle());
+        self.nodes.remove_dismissed();
         if let Some(announcer) = &mut self.announcer {
             announcer.name_successors(self.nodes.values());
         }
@@ -345,7 +345,7 @@ impl RemoteNodes {
         if self.is_over || !frame.is_first() || self.nodes.len() >= MAX_LINKS {
             return channel.publish(&self.bus, &Packet::Gone);
         }
-        self.nodes.insert(incarnation.to_owned(), RemoteNode::new(channel, self.now()));
+        self.nodes.insert(incarnation, RemoteNode::new(channel, self.now()));
         self.on_frame(incarnation, frame);
     }
 
@@ -514,7 +514,7 @@ impl RemoteNodes {
             Order::GrantAhead(ahead) => ahead.iter_mut().for_each(|next| self.objects.add_to(next)),
             _ => {}
         }
-        let Some(node) = working_node(&mut self.nodes, node) else { return };
+        let Some(node) = self.nodes.working(node) else { return };
         if let Order::End(end) = order {
             node.ended = Some(end);
             self.lost_one_at_end = false;
@@ -529,7 +529,7 @@ impl RemoteNodes {
         if self.store.has_rows() {
             return self.store.reclaim(worker, id, attempt);
         }
-        if let Some(node) = working_node(&mut self.nodes, worker.node()) {
+        if let Some(node) = self.nodes.working(worker.node()) {
             node.send(&ToNode::Reclaimable { worker, id, attempt });
         }
     }
@@ -569,9 +569,7 @@ impl RemoteNodes {
 
     fn flush_links(&mut self) {
         let now = self.now();
-        for node in self.nodes.values_mut() {
-            node.flush(&self.bus, now);
-        }
+        self.nodes.flush(&self.bus, now);
     }
 
     /// Dismisses all nodes, because the job is over. Waits briefly until they know.
@@ -612,15 +610,6 @@ impl RemoteNodes {
         }
     }
 }
-
-/// The node with this number, if it runs workers.
-fn working_node(
-    nodes: &mut BTreeMap<String, RemoteNode>,
-    number: NodeId,
-) -> Option<&mut RemoteNode> {
-    nodes.values_mut().find(|node| node.stage == NodeStage::Works(number))
-}
-
 /// Whether an order grants a mini-batch that reads files of the planner.
 fn reads_spill(order: &Order) -> bool {
     match order {

@@ -2,7 +2,7 @@
 //! the leader's own machine can know.
 
 use crate::model::{NodeId, WorkerId};
-use crate::protocol::{NodeNews, NodeReport, WorkersStanding};
+use crate::protocol::{NodeNews, NodeReport, QueuePolicy, WorkersStanding};
 
 /// Whether this node may send this report.
 pub(super) fn is_allowed(report: &NodeReport, node: NodeId) -> bool {
@@ -29,7 +29,11 @@ fn is_plausible(standing: &WorkersStanding) -> bool {
     let WorkersStanding { starting, idle, loading, running, closing, doomed, .. } = *standing;
     let counts = [starting, idle, loading, running, closing, doomed, standing.init_failures];
     let ahead = standing.ahead.map_or(0, |ahead| ahead.depth.max(ahead.takers));
+    let room = standing.ahead.map_or(0, |ahead| ahead.room);
+    // Each queue has one more attempt than those that wait: the one that runs.
+    let most_room = NodeId::WORKER_NUMBERS * (QueuePolicy::OTHER_MACHINE.most + 1);
     counts.into_iter().chain([ahead]).all(|count| count <= NodeId::WORKER_NUMBERS)
+        && room <= most_room
 }
 
 /// The worker that the news is about. `None` if it is about the node.
@@ -56,6 +60,7 @@ fn worker_of(news: &NodeNews) -> Option<WorkerId> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::GrowingQueues;
 
     #[test]
     fn a_node_reports_on_its_own_workers_only() {
@@ -74,5 +79,11 @@ mod tests {
         };
         assert!(is_allowed(&standing(16), NodeId(2)));
         assert!(!is_allowed(&standing(u32::MAX), NodeId(2)));
+        let with_room = |room| {
+            let ahead = Some(GrowingQueues { depth: 1, takers: 1, room });
+            NodeReport::News(NodeNews::Standing(WorkersStanding { ahead, ..Default::default() }))
+        };
+        assert!(is_allowed(&with_room(4080), NodeId(2)));
+        assert!(!is_allowed(&with_room(u32::MAX), NodeId(2)));
     }
 }

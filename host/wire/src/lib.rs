@@ -29,7 +29,7 @@ pub use message::{
     ObjectsToAsk, PROTOCOL_VERSION, PlanPlace, PlanPosition, PlanRequest, ToWorker, ToZygote,
     WorkerSetup, ZygoteLimits,
 };
-pub use node_policy::NodePolicy;
+pub use node_policy::{NodePolicy, QueuePolicy};
 pub use packet::{packets, receive_packet, send_packet};
 pub use running::{
     Grant, GrowingQueues, NodeNews, NodeReport, NodeReports, Order, OtherWorkers, WorkersEnd,

@@ -14,6 +14,32 @@ pub struct NodePolicy {
     pub load_timeout: Duration,
     /// The indices of the GPUs that may be leased to workers, lowest first (rules G1 and G2).
     pub gpus: Vec<u32>,
+    /// How much work workers have in their queues.
+    pub queues: QueuePolicy,
+}
+
+/// How much work each worker has in its queue, so that it does not idle until the leader's next answer. If mini-batches
+/// are tiny, one message then says what many of them did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QueuePolicy {
+    /// The queue has as many mini-batches as the worker can do in this time, and at least one.
+    pub time: Duration,
+    /// The most mini-batches in a queue.
+    pub most: u32,
+    /// How long the leader (or the node, if it is on another machine) pauses while all workers have enough work. After
+    /// a pause, it handles many messages together.
+    pub pause: Duration,
+}
+
+impl QueuePolicy {
+    /// If leader and node are on the same machine.
+    pub const SAME_MACHINE: Self =
+        Self { time: Duration::from_millis(8), most: 63, pause: Duration::from_millis(2) };
+
+    /// If they are on different machines. An answer of the leader takes longer, because the node first syncs a shared
+    /// file system.
+    pub const OTHER_MACHINE: Self =
+        Self { time: Duration::from_millis(40), most: 255, pause: Duration::from_millis(8) };
 }
 
 impl NodePolicy {
@@ -32,20 +58,9 @@ impl NodePolicy {
     /// file system) must not delay the end of the job.
     pub const KILL_GRACE: Duration = Duration::from_secs(30);
 
-    /// The most mini-batches in a worker's queue. The queue has as many as the worker can do in
-    /// [`NodePolicy::AHEAD_TIME`], and at least one.
-    pub const AHEAD: usize = 63;
-
     /// If objects of stores are fetched for mini-batches, a worker's queue has at least this many: while one runs, the
     /// objects of the next ones arrive.
     pub const AHEAD_OBJECTS: usize = 3;
-
-    /// How much work a worker has in its queue: just enough that it does not idle during the leader's pauses.
-    pub const AHEAD_TIME: Duration = Duration::from_millis(8);
-
-    /// How long the leader pauses while all workers have enough work. After a pause, it handles many messages
-    /// together.
-    pub const PAUSE: Duration = Duration::from_millis(2);
 
     /// How many unexpected messages a worker may send before it is killed. An honest worker sends
     /// only a few: those that cross the request to end.

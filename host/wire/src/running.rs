@@ -16,7 +16,7 @@ pub enum Order {
     /// Begin these attempts, each on an idle worker, or on a worker that waits after a failed attempt. See
     /// [`WorkersStanding::idle`] and [`WorkersStanding::awaits_decision`].
     Grant(Vec<Grant>),
-    /// Append one of these attempts to the queue of each [taker](GrowingQueues::takers).
+    /// Append these attempts to the shortest queues that may [grow](GrowingQueues), one after the other.
     GrantAhead(Vec<Assignment>),
     /// End an attempt without a report, because its mini-batch has succeeded on another node. The node does
     /// nothing if the attempt has already ended.
@@ -224,20 +224,22 @@ pub struct WorkersStanding {
     pub grants: u64,
     /// Whether the node knows that the job is ending.
     pub is_ending: bool,
-    /// The workers with the shortest queues, among those whose queue may grow.
+    /// The queues that may grow.
     pub ahead: Option<GrowingQueues>,
     /// `Some` if a worker waits for the leader's decision after a failed attempt. `Some(true)` if that worker
     /// may receive a retry, `Some(false)` if a retry on it would have to wait for a slow `init`.
     pub awaits_decision: Option<bool>,
 }
 
-/// Workers whose queue may grow.
+/// The queues that may grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GrowingQueues {
-    /// How many attempts each of them has.
+    /// How many attempts the workers with the shortest of these queues have.
     pub depth: u32,
     /// How many such workers there are.
     pub takers: u32,
+    /// By how many attempts the queues of all workers may grow together.
+    pub room: u32,
 }
 
 impl WorkersStanding {

@@ -3,6 +3,7 @@
 use crate::model::{AllowedPercent, ErrorThreshold, JobLimits, OutputAction};
 #[cfg(test)]
 use crate::protocol::NodePolicy;
+use crate::protocol::QueuePolicy;
 use std::time::Duration;
 
 /// The settings on which the leader's decisions depend.
@@ -47,6 +48,15 @@ impl RetryPolicy {
             run_timeout: self.run_timeout,
             load_timeout: self.load_timeout,
             gpus: self.gpus.clone(),
+            queues: self.queues(),
+        }
+    }
+
+    /// How much work workers have in their queues.
+    pub(super) fn queues(&self) -> QueuePolicy {
+        match self.node_count {
+            Some(_) => QueuePolicy::OTHER_MACHINE,
+            None => QueuePolicy::SAME_MACHINE,
         }
     }
 
@@ -92,7 +102,7 @@ impl RetryPolicy {
     /// the cause.
     pub const MAX_NODE_LOSSES: u32 = 5;
 
-    /// How long the leader makes no [pauses](crate::protocol::NodePolicy::PAUSE) after a failed attempt,
+    /// How long the leader makes no [pauses](QueuePolicy::pause) after a failed attempt,
     /// because the worker waits for the leader's decision.
     pub const NO_PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(1);
 

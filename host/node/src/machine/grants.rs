@@ -35,17 +35,17 @@ impl NodeMachine {
         if Some(first) == avoided { free.next().or(Some(first)) } else { Some(first) }
     }
 
-    /// Gives one attempt to each of the workers with the fewest attempts.
+    /// Gives the attempts to the workers with the fewest attempts, one to each of them in turn.
     pub(super) fn grant_ahead(&mut self, assignments: Vec<Assignment>) {
-        let depth = self.ahead().map(|queues| queues.depth as usize);
-        let takers = self
-            .workers
-            .iter()
-            .filter(|(_, worker)| depth.is_some() && worker.takes_ahead() == depth);
-        let takers: Vec<WorkerId> = takers.map(|(id, _)| *id).collect();
         let mut assignments = assignments.into_iter();
-        for (id, assignment) in takers.into_iter().zip(&mut assignments) {
-            self.assign(id, assignment);
+        while assignments.len() > 0 {
+            let takers = self.takers_ahead();
+            if takers.is_empty() {
+                break;
+            }
+            for ((id, _), assignment) in takers.into_iter().zip(&mut assignments) {
+                self.assign(id, assignment);
+            }
         }
         let left: Vec<(MiniBatchId, u32)> =
             assignments.map(|left| (left.mini_batch.id, left.attempt)).collect();
@@ -122,7 +122,7 @@ impl NodeMachine {
         let age = self.now.saturating_sub(worker.picked);
         let has_run = worker.activity.running_since().is_some();
         worker.picked = self.now;
-        worker.took(report.elapsed_seconds);
+        worker.took(report.elapsed_seconds, self.policy.queues);
         worker.may_restart = true;
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };

@@ -2,8 +2,9 @@
 
 use super::NodeMachine;
 use super::worker::{Activity, LiveWorker};
-use crate::model::count_u32;
+use crate::model::{WorkerId, count_u32};
 use crate::protocol::{GrowingQueues, WorkersStanding};
+use std::time::Duration;
 
 impl NodeMachine {
     /// What the workers are doing now.
@@ -41,22 +42,47 @@ impl NodeMachine {
         standing
     }
 
-    /// The length of the shortest queues that may grow, and the number of these queues. `None` if no queue
-    /// may grow.
-    pub(super) fn ahead(&self) -> Option<GrowingQueues> {
-        let depths = || {
-            let workers = self.workers.values().filter(|_| !self.is_ending);
-            workers.filter_map(LiveWorker::takes_ahead)
-        };
-        let depth = depths().min()?;
-        let takers = depths().filter(|other| *other == depth).count();
-        Some(GrowingQueues { depth: count_u32(depth), takers: count_u32(takers) })
+    /// The queues that may grow. `None` if no queue may grow.
+    fn ahead(&self) -> Option<GrowingQueues> {
+        let takers = self.takers_ahead();
+        let shortest = takers.first()?.1;
+        let workers = self.workers.values();
+        let room = workers.filter_map(|worker| worker.takes_ahead(self.policy.queues));
+        Some(GrowingQueues {
+            depth: count_u32(shortest),
+            takers: count_u32(takers.len()),
+            room: count_u32(room.map(|(_, room)| room).sum()),
+        })
     }
 
-    /// Whether no worker runs out of work while the leader pauses for
-    /// [`PAUSE`](crate::protocol::NodePolicy::PAUSE). If mini-batches are tiny, waking the leader for each of
-    /// them would cost more than running them.
+    /// The workers with the shortest queues, of those that may grow, and the lengths of these queues, which are the
+    /// same.
+    pub(super) fn takers_ahead(&self) -> Vec<(WorkerId, usize)> {
+        let mut takers: Vec<(WorkerId, usize)> = Vec::new();
+        for (id, worker) in self.workers.iter().filter(|_| !self.is_ending) {
+            let Some((depth, _)) = worker.takes_ahead(self.policy.queues) else { continue };
+            if takers.first().is_some_and(|(_, shortest)| depth < *shortest) {
+                takers.clear();
+            }
+            if takers.first().is_none_or(|(_, shortest)| depth == *shortest) {
+                takers.push((*id, depth));
+            }
+        }
+        takers
+    }
+
+    /// Whether no worker runs out of work during a [pause](crate::protocol::QueuePolicy::pause). If mini-batches are
+    /// tiny, waking the leader for each of them would cost more than running them.
     pub fn is_supplied(&self) -> bool {
-        !self.workers.is_empty() && self.workers.values().all(LiveWorker::is_supplied)
+        let is_supplied = |worker: &LiveWorker| worker.is_supplied(self.policy.queues);
+        // A worker that waits after a failed attempt needs the leader's decision.
+        self.waiting.is_empty()
+            && !self.workers.is_empty()
+            && self.workers.values().all(is_supplied)
+    }
+
+    /// How long a [pause](crate::protocol::QueuePolicy::pause) is.
+    pub fn pause(&self) -> Duration {
+        self.policy.queues.pause
     }
 }

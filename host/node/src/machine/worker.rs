@@ -1,7 +1,7 @@
 //! What a node knows about a worker.
 
 use crate::model::{AttemptReport, Failure, MiniBatchId, count_u32};
-use crate::protocol::{Assignment, NodePolicy};
+use crate::protocol::{Assignment, NodePolicy, QueuePolicy};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -121,32 +121,33 @@ impl LiveWorker {
     /// Updates the pace with the duration of a mini-batch. The duration may be false, because the
     /// worker reports it. A long duration counts in full immediately, because other workers cannot take
     /// the mini-batches that wait here.
-    pub(super) fn took(&mut self, seconds: f64) {
-        let took = Duration::try_from_secs_f64(seconds).unwrap_or(NodePolicy::AHEAD_TIME);
+    pub(super) fn took(&mut self, seconds: f64, policy: QueuePolicy) {
+        let took = Duration::try_from_secs_f64(seconds).unwrap_or(policy.time);
         let took = took.min(Duration::from_secs(3600));
         self.pace = Some(self.pace.map_or(took, |pace| took.max((3 * pace + took) / 4)));
     }
 
     /// How many mini-batches should wait in its queue.
-    fn queue_target(&self) -> usize {
+    fn queue_target(&self, policy: QueuePolicy) -> usize {
         let fetches = self.held.iter().any(|held| held.has_objects);
         let least = if fetches { NodePolicy::AHEAD_OBJECTS } else { 1 };
-        self.pace_target().max(least)
+        self.pace_target(policy).max(least)
     }
 
     /// How many mini-batches should wait so that the worker does not idle while the leader pauses.
-    fn pace_target(&self) -> usize {
+    fn pace_target(&self, policy: QueuePolicy) -> usize {
         let Some(pace) = self.pace else { return 1 };
-        let count = NodePolicy::AHEAD_TIME.as_nanos() / pace.as_nanos().max(1);
-        (count as usize).clamp(1, NodePolicy::AHEAD)
+        let count = policy.time.as_nanos() / pace.as_nanos().max(1);
+        (count as usize).clamp(1, policy.most as usize)
     }
 
-    /// How many attempts the worker has. `None` if it may not queue another attempt.
-    pub(super) fn takes_ahead(&self) -> Option<usize> {
+    /// How many attempts the worker has, and how many more it may queue. `None` if it may not queue another attempt.
+    pub(super) fn takes_ahead(&self, policy: QueuePolicy) -> Option<(usize, usize)> {
         match self.activity {
             Activity::Loading(_) | Activity::Running(_) => {
                 let depth = self.held.len();
-                (depth <= self.queue_target()).then_some(depth)
+                let most = self.queue_target(policy) + 1;
+                (depth < most).then(|| (depth, most - depth))
             }
             Activity::Idle
             | Activity::Starting(_)
@@ -184,9 +185,9 @@ impl LiveWorker {
     }
 
     /// Whether it has enough to do while the leader pauses.
-    pub(super) fn is_supplied(&self) -> bool {
+    pub(super) fn is_supplied(&self, policy: QueuePolicy) -> bool {
         match self.activity {
-            Activity::Loading(_) | Activity::Running(_) => self.supply() >= NodePolicy::PAUSE * 2,
+            Activity::Loading(_) | Activity::Running(_) => self.supply() >= policy.pause * 2,
             Activity::Starting(_)
             | Activity::Idle
             | Activity::ShuttingDown(_)

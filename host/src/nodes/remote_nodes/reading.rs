@@ -22,6 +22,7 @@ impl RemoteNodes {
                 node.stage = NodeStage::Prepares(number);
                 node.since = now;
                 node.send(&ToNode::Accepted(self.leader.job_for(&self.work, number, proof)));
+                self.nodes.set_number(incarnation, number);
             }
             Err(error) => {
                 let reason = format!("the leader cannot write to the job's store: {error}");

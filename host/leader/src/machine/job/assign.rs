@@ -96,26 +96,31 @@ impl JobMachine {
         found.map(|(id, _)| *id)
     }
 
-    /// Finds the node with the shortest queues, and grants it one mini-batch for each of its queues that may
-    /// grow.
+    /// Finds the node with the shortest queues, and grants it mini-batches until its queues are long enough. The queues
+    /// grow evenly: the longer they are, the more mini-batches must be waiting for other workers.
     fn grant_ahead(&mut self) {
         let answered = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let queues = answered.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
-        let Some((id, GrowingQueues { depth, takers })) =
+        let Some((id, GrowingQueues { depth, takers, room })) =
             queues.min_by_key(|(_, queues)| queues.depth)
         else {
             return;
         };
-        if self.queue.first_attempts() <= depth as usize * self.workers() as usize {
-            return;
-        }
+        let workers = self.workers() as usize;
         let mut assignments = Vec::new();
-        for _ in 0..takers {
+        for number in 0..room {
+            let depth = (depth + number / takers.max(1)) as usize;
+            let is_first_of_round = number % takers.max(1) == 0;
+            if is_first_of_round && self.queue.first_attempts() <= depth * workers {
+                break;
+            }
             let Some(pending) = self.queue.pop_first() else { break };
             assignments.push(self.assignment(&pending));
             self.note_grant(pending, id);
         }
-        self.order(id, Order::GrantAhead(assignments));
+        if !assignments.is_empty() {
+            self.order(id, Order::GrantAhead(assignments));
+        }
     }
 
     /// The grant of a mini-batch to a node.

@@ -12,7 +12,7 @@ use super::performer::AttemptWorker;
 use super::unfetched::FetchTrouble;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatch};
-use crate::protocol::NodePolicy;
+use crate::protocol::QueuePolicy;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -218,8 +218,9 @@ impl MiniBatchQueue {
         self.first.is_empty() && self.retries.is_empty() && self.troubled.is_empty()
     }
 
-    /// Whether enough mini-batches are waiting to keep this many workers busy.
-    pub(super) fn is_full(&self, workers: u32) -> bool {
-        self.len() >= 64 + NodePolicy::AHEAD * workers as usize || self.bytes >= Self::ENOUGH_BYTES
+    /// Whether enough mini-batches are waiting to keep this many workers with such queues busy.
+    pub(super) fn is_full(&self, workers: u32, queues: QueuePolicy) -> bool {
+        self.len() >= 64 + queues.most as usize * workers as usize
+            || self.bytes >= Self::ENOUGH_BYTES
     }
 }

@@ -236,7 +236,7 @@ impl JobMachine {
     /// Whether the leader should read more of the plan. It waits while the queue is full, so that its memory
     /// is bounded however large the input is.
     pub fn wants_plan(&self) -> bool {
-        !self.queue.is_full(self.workers())
+        !self.queue.is_full(self.workers(), self.policy.queues())
     }
 
     /// Whether an earlier run of the job completed this mini-batch.

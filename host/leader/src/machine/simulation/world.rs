@@ -445,7 +445,7 @@ impl SimulatedWorld {
             false => worker.inbox.push_back(assignment),
         }
         // In addition to the usual maximum, a worker may have a retry.
-        assert!(worker.inbox.len() <= 2 + NodePolicy::AHEAD);
+        assert!(worker.inbox.len() <= 2 + self.policy.queues().most as usize);
     }
 
     /// The committer writes the first pending result.

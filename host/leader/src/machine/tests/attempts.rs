@@ -240,10 +240,14 @@ fn workers_with_tiny_mini_batches_get_longer_queues() {
     assert_eq!(given(0.004, 100), (2, true));
     assert_eq!(given(0.0019, 100), (4, true));
     assert_eq!(given(0.0002, 100), (40, true));
-    assert_eq!(given(0.000_000_1, 300), (NodePolicy::AHEAD, false), "it may run out");
+    assert_eq!(
+        given(0.000_000_1, 300),
+        (QueuePolicy::SAME_MACHINE.most as usize, false),
+        "it may run out"
+    );
     assert_eq!(given(0.0002, 8), (3, false), "the rest is kept for idle workers");
     let enough = (1..).find(|count| !running(policy(), *count).wants_plan());
-    assert_eq!(enough, Some(64 + NodePolicy::AHEAD as u64 + 2), "two are held");
+    assert_eq!(enough, Some(64 + u64::from(QueuePolicy::SAME_MACHINE.most) + 2), "two are held");
     for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
         assert_eq!(given(nonsense, 100).0, 1, "{nonsense}");
     }

@@ -25,7 +25,7 @@ use crate::model::{
     JobLimits, JobResult, MiniBatch, MiniBatchId, MiniBatchWork, OutputAction, Restored, Segment,
     WorkerId,
 };
-use crate::protocol::NodePolicy;
+use crate::protocol::{NodePolicy, QueuePolicy};
 use jiff::Timestamp;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
 use crate::model::{EndedBy, NodeId};
-use crate::protocol::{NodeNews, Order, WorkersEnd, WorkersStanding};
+use crate::protocol::{GrowingQueues, NodeNews, Order, WorkersEnd, WorkersStanding};
 
 pub(super) const A: NodeId = NodeId(0);
 pub(super) const B: NodeId = NodeId(1);
@@ -112,6 +112,28 @@ fn a_silent_node_is_not_flooded_with_requests() {
     // If the node answers that its worker has ended, the request is sent at once.
     let ended = NodeNews::Standing(WorkersStanding::default());
     assert_eq!(wants(&send(&mut job, JobMessage::Node(B, ended), 2)), 1);
+}
+
+/// A node on another machine answers late, so each order fills its queues.
+#[test]
+fn one_order_fills_the_queues_of_a_node() {
+    let granted_ahead = |count: u64, queues: GrowingQueues| {
+        let mut job = on_two_nodes(policy(), count);
+        let standing =
+            WorkersStanding { running: 2, ahead: Some(queues), ..WorkersStanding::default() };
+        let outputs = report_state(&mut job, A, standing);
+        let orders = outputs.iter().filter_map(|output| match output {
+            JobOutput::Order(A, Order::GrantAhead(assignments)) => Some(assignments.len()),
+            _ => None,
+        });
+        orders.collect::<Vec<usize>>()
+    };
+    let queues = GrowingQueues { depth: 1, takers: 2, room: 30 };
+    assert_eq!(granted_ahead(1000, queues), [30]);
+    assert_eq!(granted_ahead(1000, GrowingQueues { room: 3, ..queues }), [3]);
+    // The job has two workers. With `depth` attempts in each queue, more than twice as many must be waiting.
+    assert_eq!(granted_ahead(12, queues), [6], "the rest is kept for other workers");
+    assert_eq!(granted_ahead(2, queues), [0; 0]);
 }
 
 #[test]
