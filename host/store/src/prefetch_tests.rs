@@ -14,6 +14,9 @@ use std::thread::JoinHandle;
 use std::time::UNIX_EPOCH;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
+#[path = "known_objects_tests.rs"]
+mod known_objects_tests;
+
 /// The cache has room for this many bytes.
 const ROOM: u64 = 100;
 /// A process that reports nothing.
@@ -509,99 +512,4 @@ fn objects_that_are_already_here_are_not_fetched() {
     assert_eq!(second.progress.so_far(), (0, 0));
     assert!(second.progress.take_missing().is_none());
     assert!(!second.dir.path().join("started").exists());
-}
-
-impl PrefetchFixture {
-    /// Like [`over`](Self::over), in a folder without a manifest: requests say what is known about their objects.
-    fn keeping(dir: tempfile::TempDir, objects: &[(&str, u64)]) -> Self {
-        let folder = dir.path().to_owned();
-        let mut bench = Self::over(dir, SILENT, objects, false);
-        bench.events.send(StoreEvent::End).unwrap();
-        bench.thread.take().unwrap().join().unwrap();
-        fs::remove_file(manifest_path(&folder)).unwrap();
-        let request =
-            FetchRequest { shown: "s3://box/".to_owned(), ..FetchRequest::sample(&folder) };
-        let program = folder.join("fetcher");
-        let plan = FetchPlan {
-            program,
-            requests: vec![request],
-            room: ROOM,
-            evicts: true,
-            keeps: true,
-            fetches_all: false,
-        };
-        let (events, receiver) = channel();
-        let (sender, arrivals) = unbounded_channel();
-        let (fetcher_events, progress) = (events.clone(), Arc::new(FetchProgress::default()));
-        bench.thread = Some(std::thread::spawn(move || {
-            run(plan, &receiver, &fetcher_events, sender, progress);
-        }));
-        Self { events, arrivals, ..bench }
-    }
-
-    fn want_known(&self, number: u64, names: &[&str]) {
-        let objects = names.iter().map(|name| (self.file(name), self.listed[*name])).collect();
-        self.events.send(StoreEvent::WantKnown(number, objects)).unwrap();
-    }
-
-    fn is_here(&self, name: &str) -> bool {
-        self.file(name).symlink_metadata().is_ok()
-    }
-}
-
-/// A node of another machine gets no manifest. It keeps objects until others need their room.
-#[test]
-fn known_objects_stay_until_others_need_their_room() {
-    let dir = tempfile::tempdir().unwrap();
-    fs::create_dir_all(dir.path().join("data")).unwrap();
-    fs::write(dir.path().join("data/old"), vec![b'o'; 30]).unwrap();
-    let objects = [("a", 40), ("b", 40), ("c", 50), ("old", 30)];
-    let mut bench = PrefetchFixture::keeping(dir, &objects);
-    bench.want_known(1, &["a"]);
-    bench.comes("a", None);
-    assert_eq!(bench.next(), (1, vec![]));
-    bench.release(1);
-    // It is still here, so nothing is fetched. What an earlier job has left stays while there is room.
-    bench.want_known(2, &["a"]);
-    assert_eq!(bench.next(), (2, vec![]));
-    assert!(bench.is_here("old"));
-    bench.release(2);
-    bench.want_known(3, &["b"]);
-    bench.comes("b", None);
-    assert_eq!(bench.next(), (3, vec![]));
-    assert!(bench.is_here("a") && !bench.is_here("old"), "the leftover goes first");
-    // There is room for "c" only without "a". "b" is needed.
-    bench.want_known(4, &["c"]);
-    bench.comes("c", None);
-    assert_eq!(bench.next(), (4, vec![]));
-    assert!(!bench.is_here("a") && bench.is_here("b"));
-    // There is no room until one of them is released.
-    bench.want_known(5, &["a"]);
-    bench.release(3);
-    bench.comes("a", None);
-    assert_eq!(bench.next(), (5, vec![]));
-    assert!(!bench.is_here("b"));
-    assert_eq!(bench.end(&["a", "c"]), (vec![], vec![true, true]));
-}
-
-/// Whether another machine may fetch an object depends on the reason.
-#[test]
-fn a_missing_object_is_missing_everywhere() {
-    let mut bench = PrefetchFixture::keeping(tempfile::tempdir().unwrap(), &[("a", 1), ("b", 1)]);
-    bench.want_known(1, &["a", "b"]);
-    for (name, kind) in [("a", StoreErrorKind::Denied), ("b", StoreErrorKind::NotFound)] {
-        let failed = Some(Failed { kind, text: "why".to_owned() });
-        let downloaded = FromFetcher::Downloaded(name.to_owned(), failed);
-        bench.events.send(StoreEvent::Reported(0, 1, Some(Ok(downloaded)))).unwrap();
-    }
-    let StagingReport::Ready(1, failed) = bench.arrivals.blocking_recv().unwrap() else {
-        panic!("the request is complete");
-    };
-    let found: Vec<_> = failed.iter().map(|object| (object.file, object.is_final)).collect();
-    assert_eq!(found, [(0, false), (1, true)]);
-    // A later request tries again.
-    bench.release(1);
-    bench.want_known(2, &["a"]);
-    bench.comes("a", None);
-    assert_eq!(bench.next(), (2, vec![]));
 }

@@ -282,10 +282,8 @@ impl SimulatedWorld {
                 self.leader_decides(id);
                 self.assign(id, assignment, true);
             }
+            MachineAction::Withdraw(..) => unreachable!("the leader fetches objects first"),
             MachineAction::GoOn(id) => self.leader_decides(id),
-            MachineAction::Withdraw(..) => {
-                unreachable!("the leader's own machine fetches objects first")
-            }
             MachineAction::Shutdown(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
                 (worker.asked_to_end, worker.awaits_decision) = (true, false);
