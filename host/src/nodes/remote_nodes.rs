@@ -336,7 +336,7 @@ impl RemoteNodes {
     /// Begins a link with an agent, or tells it that the leader does not count on it.
     fn receive_from_stranger(&mut self, incarnation: &str, payload: &[u8]) {
         // The names of objects in the store contain it.
-        let is_name = |byte: u8| byte.is_ascii_hexdigit();
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric();
         if incarnation.len() > MAX_INCARNATION || !incarnation.bytes().all(is_name) {
             return;
         }

@@ -184,10 +184,10 @@ fn an_agent_continues_a_job_in_the_store() {
     assert!(files.flatten().count() > 0, "{}", logs.display());
 }
 
-/// Begins a job on two nodes that takes some seconds.
-fn begun(moto: &Server, cluster: &mut Cluster) -> Running {
+/// Begins a job on two nodes. Each mini-batch takes so many milliseconds.
+fn begun(moto: &Server, cluster: &mut Cluster, nap: u32) -> Running {
     cluster.start_agents(2);
-    let job = job(moto, "box", 2, "arguments: [--nap, '400']");
+    let job = job(moto, "box", 2, &format!("arguments: [--nap, '{nap}']"));
     let mut running = cluster.start(job, "leader", &["--no-takeover"]);
     until_node_works(&mut running, 0);
     until_node_works(&mut running, 1);
@@ -229,7 +229,7 @@ fn the_store_may_fail_for_a_while() {
     let moto = Server::moto();
     let proxy = Proxy::to(moto.port);
     let mut cluster = Cluster::with_environment(Server::variables(proxy.port()));
-    let running = begun(&moto, &mut cluster);
+    let running = begun(&moto, &mut cluster, 400);
     proxy.cut();
     thread::sleep(Duration::from_secs(2));
     proxy.mend();
@@ -241,7 +241,7 @@ fn the_store_may_fail_for_a_while() {
 fn rows_that_are_removed_from_the_store_are_noticed() {
     let moto = Server::moto();
     let mut cluster = cluster(&moto);
-    let running = begun(&moto, &mut cluster);
+    let running = begun(&moto, &mut cluster, 1000);
     let stored = |folder: &str| {
         let mut names = moto.names("box", "jobs/");
         names.retain(|name| name.contains(folder));
@@ -258,10 +258,14 @@ fn rows_that_are_removed_from_the_store_are_noticed() {
     until(&|| !stored("/saved/").is_empty());
     let leader = Pid::from_raw(running.pid().cast_signed()).unwrap();
     kill_process(leader, Signal::STOP).unwrap();
-    waitid(WaitId::Pid(leader), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).unwrap();
-    // What comes now cannot have been read, because the leader is paused.
-    let before = stored("/rows/");
-    until(&|| stored("/rows/").iter().any(|name| !before.contains(name)));
+    let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    waitid(WaitId::Pid(leader), options).unwrap();
+    // The leader reads the packs of a node one after the other, so it has not read the second one.
+    until(&|| {
+        let names = stored("/rows/");
+        let nodes: Vec<_> = names.iter().filter_map(|name| name.rsplit_once('/')).collect();
+        nodes.iter().any(|(node, _)| nodes.iter().filter(|(other, _)| other == node).count() > 1)
+    });
     stored("/rows/").iter().for_each(|name| moto.delete(&format!("/box/{name}")));
     kill_process(leader, Signal::CONT).unwrap();
     let ran = running.wait();
