@@ -137,7 +137,7 @@ output: s3://bucket/results
     let both = [("output", "s3://bucket/results"), ("job_store", "s3://bucket/jobs")];
     assert!(SpecFixture::new().load_with_broker(SHARED, &both).is_ok());
     let keyed = format!("{SHARED}partition_keys: [a]\n");
-    insta::assert_snapshot!(errors_with_broker(&keyed, &both), @"job.yaml:5: partition_keys: with a broker and a job_store in a store, rows cannot be grouped yet: let job_store and output be folders that all machines share, or leave this key out");
+    assert!(errors_with_broker(&keyed, &both).contains("rows cannot be grouped yet"));
 }
 
 #[test]
