@@ -37,9 +37,9 @@ impl QueuePolicy {
         Self { time: Duration::from_millis(8), most: 63, pause: Duration::from_millis(2) };
 
     /// If they are on different machines. An answer of the leader takes longer, because the node first syncs a shared
-    /// file system.
+    /// file system, which may take 100 ms.
     pub const OTHER_MACHINE: Self =
-        Self { time: Duration::from_millis(40), most: 255, pause: Duration::from_millis(8) };
+        Self { time: Duration::from_millis(200), most: 255, pause: Duration::from_millis(8) };
 }
 
 impl NodePolicy {

@@ -110,7 +110,7 @@ impl JobMachine {
         let mut assignments = Vec::new();
         for number in 0..room {
             let depth = (depth + number / takers.max(1)) as usize;
-            let is_first_of_round = number % takers.max(1) == 0;
+            let is_first_of_round = number.is_multiple_of(takers.max(1));
             if is_first_of_round && self.queue.first_attempts() <= depth * workers {
                 break;
             }
