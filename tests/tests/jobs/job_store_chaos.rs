@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use crate::job_store::{rows_in, sandmill_in};
-use sandmill_tests::{Random, TestJob, guest};
+use sandmill_tests::{TestJob, guest};
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{BuildHasher, RandomState};
@@ -15,6 +15,22 @@ use std::time::Duration;
 
 const FILES: usize = 250;
 const KILLS: u32 = 6;
+
+/// A generator of random numbers. A seed makes a failure easier to repeat, although the times of kills vary.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+
+    fn one_of<'a, T>(&mut self, of: &'a [T]) -> &'a T {
+        let index = self.below(of.len() as u64);
+        of.iter().zip(0..).find(|(_, at)| *at == index).map(|(one, _)| one).unwrap()
+    }
+}
 
 /// Runs the job on a machine. Kills its leader after this time. Returns the exit code, and what was printed.
 fn run(job: &TestJob, machine: &str, kill_after: Option<Duration>) -> (Option<i32>, String) {
