@@ -1,6 +1,6 @@
 //! How a job ends: completed, failed or cancelled.
 
-use super::node::JobNode;
+use super::node::{JobNode, REPEAT_AFTER};
 use super::types::JobEnding;
 use super::{JobAction, JobMachine};
 use crate::event::EventKind;
@@ -64,8 +64,16 @@ impl JobMachine {
         if !self.awaits_commits_only() || may_be_rejected() {
             return;
         }
-        let idle = self.nodes.iter().filter(|(_, node)| node.standing.idle > 0);
-        for node in idle.map(|(id, _)| *id).collect::<Vec<_>>() {
+        let now = self.now;
+        let mut idle = Vec::new();
+        for (id, node) in &mut self.nodes {
+            let was_asked = node.retired.is_some_and(|at| now < at + REPEAT_AFTER);
+            if node.standing.idle > 0 && !was_asked {
+                node.retired = Some(now);
+                idle.push(*id);
+            }
+        }
+        for node in idle {
             self.order(node, Order::Retire);
         }
     }

@@ -102,7 +102,7 @@ impl JobMachine {
         if let Some(node) = self.nodes.get_mut(&id) {
             node.last_start = standing.last_start.map(|age| self.now.saturating_sub(age));
             node.standing = standing;
-            node.wanted = None;
+            (node.wanted, node.retired) = (None, None);
         }
     }
 

@@ -3,6 +3,10 @@
 use crate::protocol::WorkersStanding;
 use std::time::Duration;
 
+/// A request to a node is repeated after this time, if the node has not reported its state since. Without this pause, a
+/// silent node would get the request again with each message of any other node.
+pub(super) const REPEAT_AFTER: Duration = Duration::from_millis(500);
+
 /// A node that takes part in the job.
 #[derive(Debug, Default)]
 pub(super) struct JobNode {
@@ -15,6 +19,8 @@ pub(super) struct JobNode {
     pub(super) last_start: Option<Duration>,
     /// The last request for this many workers, and when it was sent. `None` if the node has reported its state since.
     pub(super) wanted: Option<(u32, Duration)>,
+    /// When the idle workers were asked to end. `None` if the node has reported its state since.
+    pub(super) retired: Option<Duration>,
     /// How many orders that grant attempts were sent to this node.
     pub(super) grants: u64,
     /// Whether this node has received the notice that a worker of another node is past `init`.

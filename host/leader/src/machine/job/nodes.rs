@@ -1,7 +1,7 @@
 //! The nodes of a job: joining, loss, and how many workers each node should run.
 
 use super::JobMachine;
-use super::node::JobNode;
+use super::node::{JobNode, REPEAT_AFTER};
 use super::performer::{AttemptWorker, LostAttempt};
 use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
@@ -9,9 +9,6 @@ use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, WorkerId, count_u32};
 use crate::protocol::{Order, WorkersEnd};
 use std::time::Duration;
-
-/// A request for workers is repeated after this time, if the node has not reported its state since.
-const WANT_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 impl JobMachine {
     pub(super) fn on_node_joined(&mut self, node: NodeId, workers: u32) {
@@ -121,12 +118,12 @@ impl JobMachine {
     }
 
     /// Requests this many workers of a node, unless the same request was sent a moment ago, and the node has not
-    /// answered since. Otherwise a silent node would get a request for each message of any other node.
+    /// answered since.
     fn want(&mut self, id: NodeId, wanted: u32) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let is_repeated =
-            |(before, at): (u32, Duration)| before == wanted && now < at + WANT_AGAIN_AFTER;
+            |(before, at): (u32, Duration)| before == wanted && now < at + REPEAT_AFTER;
         if !node.wanted.is_some_and(is_repeated) {
             node.wanted = Some((wanted, now));
             self.order(id, Order::Want(wanted));
