@@ -42,6 +42,15 @@ const LINK_INTERVAL: Duration = Duration::from_millis(20);
 
 type Anything = Box<dyn Error + Send + Sync>;
 
+/// Reports of nodes, by the node's index.
+type ReportsOfNodes = Vec<(usize, Vec<NodeReport>)>;
+
+/// A sync that runs, and the reports that wait for it.
+struct Syncing {
+    task: JoinHandle<io::Result<()>>,
+    reports: ReportsOfNodes,
+}
+
 /// The command line.
 struct Arguments {
     broker: Broker,
@@ -142,10 +151,9 @@ struct Machine {
     timers: BinaryHeap<Reverse<(Duration, usize, WorkerId)>>,
     /// Nodes that may have something to send.
     touched: BTreeSet<usize>,
-    /// Reports that wait for the next sync, by node.
-    unsynced: Vec<(usize, Vec<NodeReport>)>,
-    /// The sync that runs now, with the reports that wait for it.
-    syncing: Option<(JoinHandle<io::Result<()>>, Vec<(usize, Vec<NodeReport>)>)>,
+    /// Reports that wait for the next sync.
+    unsynced: ReportsOfNodes,
+    syncing: Option<Syncing>,
     /// The folder whose file system is synced.
     folder: Option<Arc<File>>,
     flushed: Duration,
@@ -238,6 +246,7 @@ impl Machine {
                 protocol: BUS_PROTOCOL,
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 may_lead: None,
+                continues: None,
             });
             node.channel.publish_frames(&self.bus, &mut node.link, now);
             self.nodes.push(node);
@@ -328,14 +337,14 @@ impl Machine {
         {
             let folder = folder.clone();
             let task = tokio::task::spawn_blocking(move || Ok(syncfs(&*folder)?));
-            self.syncing = Some((task, std::mem::take(&mut self.unsynced)));
+            self.syncing = Some(Syncing { task, reports: std::mem::take(&mut self.unsynced) });
         }
     }
 
     fn on_synced(&mut self, synced: io::Result<()>) -> Result<(), Anything> {
         synced?;
-        let (_, reports) = self.syncing.take().unwrap_or_else(|| unreachable!("a sync has ended"));
-        for (index, reports) in reports {
+        let ended = self.syncing.take();
+        for (index, reports) in ended.map(|syncing| syncing.reports).unwrap_or_default() {
             let node = &mut self.nodes[index];
             node.is_syncing = false;
             node.send_reports(reports);
@@ -345,11 +354,9 @@ impl Machine {
     }
 }
 
-async fn next_synced(
-    syncing: &mut Option<(JoinHandle<io::Result<()>>, Vec<(usize, Vec<NodeReport>)>)>,
-) -> io::Result<()> {
+async fn next_synced(syncing: &mut Option<Syncing>) -> io::Result<()> {
     match syncing {
-        Some((task, _)) => task.await.map_err(io::Error::other)?,
+        Some(Syncing { task, .. }) => task.await.map_err(io::Error::other)?,
         None => std::future::pending().await,
     }
 }
@@ -534,8 +541,11 @@ impl SimulatedNode {
             NodeAction::Kill(id) => {
                 self.exit(id, WorkerExit { signal: Some(9), ..WorkerExit::default() }, now)?;
             }
-            // `follow` starts workers, and workers never wait after a failure.
-            NodeAction::Spawn(..) | NodeAction::AssignFirst(..) | NodeAction::GoOn(_) => {}
+            // `follow` starts workers, workers never wait after a failure, and no objects are fetched.
+            NodeAction::Spawn(..)
+            | NodeAction::AssignFirst(..)
+            | NodeAction::Withdraw(..)
+            | NodeAction::GoOn(_) => {}
         }
         Ok(None)
     }

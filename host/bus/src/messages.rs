@@ -86,6 +86,8 @@ pub enum FromNode {
         version: String,
         /// The agent's id, if it may lead the job.
         may_lead: Option<String>,
+        /// The number that an earlier leader of the run has given to the agent, if its workers go on.
+        continues: Option<NodeId>,
     },
     /// The agent has prepared the job.
     Prepared {

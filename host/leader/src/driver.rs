@@ -66,6 +66,10 @@ const STILL_WRITING_INTERVAL: Duration = Duration::from_secs(10);
 /// notices this without looking.
 const LEAD_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
+/// A leader that continues a job on other machines grants nothing for this time, so that nodes can first offer the
+/// attempts that they have. They do this within some milliseconds.
+const OFFERS_WITHIN: Duration = Duration::from_millis(500);
+
 /// Before the driver pauses or declares a worker late, it reads pending messages, in at most this
 /// many rounds. Without a maximum, a worker that sends without end could fill round after round. An
 /// honest worker sends only a few messages in total.
@@ -143,7 +147,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let worker_dir = job.worker_dir().clone();
         let policy = policy(&job.spec, job.remote.as_ref().map(|remote| remote.node_count));
         let patience = policy.progress_timeout;
-        let machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
+        let mut machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
+        if has_earlier_run && job.remote.is_some() {
+            machine.await_offers(OFFERS_WITHIN);
+        }
         let control = Control::open(&job.job_dir, &job.spec.name, job.claim.id(), cancel);
         let (control, socket_error) = match control {
             Ok(control) => (Some(control), None),

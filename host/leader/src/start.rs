@@ -17,6 +17,7 @@ use crate::model::{JobDir, OutputAction, Restored};
 use crate::opening::folder_at_its_path;
 use crate::protocol::node::PlanOptions;
 use rustix::fs::Mode;
+use std::fs::File;
 use std::io;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
@@ -87,7 +88,7 @@ pub(super) fn start<N: JobOnNode + Send>(
         })?
     };
     // This must come last, because the start of the committer removes the models of an earlier run.
-    job.node.give_models().map_err(failed)?;
+    give_models(job)?;
     job.claim.reserve_space(&job.job_dir);
     node.watch().map_err(failed)?;
     let StartedCommitter { committer, restored, epoch, presence } = started;
@@ -107,7 +108,10 @@ fn start_committer<N: JobOnNode>(
     let failed = |error: JournalError| EngineError(error.to_string());
     let (mut journal, retry_failed, log) = match job.resumed.take() {
         Some(ResumedJob { journal, retry_failed, log, .. }) => {
-            settle_workers(job);
+            // Workers on other machines may still run.
+            if job.remote.is_none() {
+                settle_workers(job);
+            }
             (journal, retry_failed, log)
         }
         None => {
@@ -137,6 +141,20 @@ fn start_committer<N: JobOnNode>(
         Committer::start(commit_target(job, saved), journal, retry_failed, replies)
             .map_err(|e| EngineError(e.to_string()))?;
     Ok(StartedCommitter { committer, restored, epoch, presence })
+}
+
+/// Puts models and side inputs where workers find them. If an earlier leader has done this for workers on other
+/// machines, they may still use these files, which are the same.
+fn give_models<N: JobOnNode>(job: &PreparedJob<N>) -> Result<(), EngineError> {
+    let failed = |error: N::Error| EngineError(error.to_string());
+    let Some(remote) = &job.remote else { return job.node.give_models().map_err(failed) };
+    let given = remote.folder.root().join("given");
+    if given.exists() {
+        return Ok(());
+    }
+    job.node.give_models().map_err(failed)?;
+    let noted = File::create(&given).and_then(|file| file.sync_all());
+    noted.map_err(|e| EngineError(format!("the file {} cannot be made: {e}", given.display())))
 }
 
 /// Makes the folders in which workers write if a leader on another machine commits their results. The error names the

@@ -15,8 +15,8 @@ use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{
-    Assignment, FromPlanner, FromWorker, NodeNews, NodeReport, Order, PlanRequest, ToWorker,
-    WorkerSetup, WorkersStanding,
+    Assignment, ContinuedAttempt, FromPlanner, FromWorker, NodeNews, NodeReport, Order,
+    PlanRequest, ToWorker, WorkerSetup, WorkersStanding,
 };
 use crate::store::{JobObjects, StagingReport};
 use std::collections::{HashSet, VecDeque};
@@ -351,6 +351,11 @@ impl RunningJob {
             self.machine.handle(NodeMessage::Inferring(worker, model_call), now);
         }
         self.handle(NodeMessage::Tick, Vec::new())
+    }
+
+    /// Works for another leader of the job from now on. Returns the attempts that workers have.
+    pub fn follow_leader(&mut self) -> Vec<ContinuedAttempt> {
+        self.machine.follow_leader(self.start.elapsed())
     }
 
     fn handle(&mut self, message: NodeMessage, reported: Vec<NodeReport>) -> Vec<NodeReport> {

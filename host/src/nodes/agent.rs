@@ -16,8 +16,6 @@ use tokio::sync::watch;
 
 /// How often the agent looks whether a part has ended.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// The same, while a part ends so that another leader can be followed.
-const FOLLOW_INTERVAL: Duration = Duration::from_millis(20);
 /// After a leader refused this agent, or the agent declined the job, the agent ignores the leader for this time.
 const REFUSAL_PAUSE: Duration = Duration::from_secs(30);
 /// After a leader had enough nodes, the agent ignores the leader for this time. It is shorter, because the leader may
@@ -38,8 +36,8 @@ struct Part {
     epoch: u64,
     wish: watch::Sender<Wish>,
     thread: JoinHandle<Result<PartEnd, AgentError>>,
-    /// The offer of a later leader, which is considered when the part has ended.
-    next: Option<Offer>,
+    /// The offer of a later leader. If the part cannot follow it, the offer is considered when the part has ended.
+    later: watch::Sender<Option<Offer>>,
 }
 
 /// Takes part in jobs until `cancel` is requested. Then what runs is finished, and the rest is given back.
@@ -108,8 +106,6 @@ impl Agent {
                 Some(leading) => leading.keep_up(&self.bus),
                 None => {}
             }
-            let follows = self.parts.values().any(|part| part.next.is_some());
-            let pause = if follows { FOLLOW_INTERVAL } else { LOOK_INTERVAL };
             tokio::select! {
                 biased;
                 Ok(()) = stop.changed() => {
@@ -131,7 +127,7 @@ impl Agent {
                         self.consider(offer);
                     }
                 }
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(LOOK_INTERVAL) => {}
             }
         }
     }
@@ -169,15 +165,13 @@ impl Agent {
         }
         if let Some(part) = self.parts.get_mut(&offer.run) {
             // If sending fails, the part has ended.
-            let _ = if part.leader == offer.leader {
-                part.wish.send(Wish::Renew)
+            if part.leader == offer.leader {
+                let _ = part.wish.send(Wish::Renew);
             } else if offer.epoch > part.epoch {
-                // The other leader knows nothing of the attempts that run here.
-                part.next = Some(offer);
-                part.wish.send(Wish::Follow)
-            } else {
-                Ok(())
-            };
+                part.leader.clone_from(&offer.leader);
+                part.epoch = offer.epoch;
+                let _ = part.later.send(Some(offer));
+            }
             return;
         }
         let is_ignored = |until: &Instant| Instant::now() < *until;
@@ -203,9 +197,10 @@ impl Agent {
         let leader = offer.leader.clone();
         let epoch = offer.epoch;
         let thread = thread::Builder::new().name("part".to_owned());
-        match thread.spawn(move || take_part(&offer, &options, load, wishes)) {
+        let (later, offers) = watch::channel(None);
+        match thread.spawn(move || take_part(&offer, &options, load, wishes, offers)) {
             Ok(thread) => {
-                self.parts.insert(run, Part { job, leader, epoch, wish, thread, next: None });
+                self.parts.insert(run, Part { job, leader, epoch, wish, thread, later });
             }
             Err(error) => self.say(&AgentError::Thread(error).to_string()),
         }
@@ -246,8 +241,10 @@ impl Agent {
             self.parts.iter().filter(is_over).map(|(run, _)| run.clone()).collect();
         for run in over {
             let Some(part) = self.parts.remove(&run) else { continue };
-            let Part { job, leader, thread, next, .. } = part;
-            let text = match thread.join() {
+            let Part { job, leader, thread, later, .. } = part;
+            let ended = thread.join();
+            let follows = matches!(ended, Ok(Ok(PartEnd::Followed)));
+            let text = match ended {
                 Ok(Ok(PartEnd::Over)) => format!("the job {job} is over"),
                 Ok(Ok(PartEnd::Stopped | PartEnd::Renewed)) => {
                     format!("takes no part in the job {job} any longer")
@@ -284,7 +281,8 @@ impl Agent {
                 }
             };
             self.say(&text);
-            if let Some(offer) = next.filter(|_| !is_stopping) {
+            let later = later.borrow().clone();
+            if let Some(offer) = later.filter(|_| follows && !is_stopping) {
                 self.consider(offer);
             }
         }

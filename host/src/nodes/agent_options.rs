@@ -58,6 +58,4 @@ pub(super) enum Wish {
     Drain,
     /// To end at once.
     Quit,
-    /// To end at once, because another leader leads the job.
-    Follow,
 }

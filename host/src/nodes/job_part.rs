@@ -1,22 +1,26 @@
 //! An agent's part in one job: it runs workers as the leader orders, and reports what they did.
 
+mod reporting;
+
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::cancel_check::CancelCheck;
-use super::durable::{Durable, DurableReports, full_disk, has_results};
+use super::durable::{Durable, DurableReports, full_disk};
+use super::incarnation::{Connected, connect_to};
+use super::kept_reports::KeptReports;
 use super::log_tails::LogTailing;
 use super::part_end::PartEnd;
 use super::preparing::{PreparedPart, prepare};
-use super::upload::{last_attempts, rows_folder};
+use super::upload::rows_folder;
 use crate::bus::{
-    BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, Link, LinkEnd, LinkKey, Offer,
-    Packet, PacketError, ToNode, decode_message, queue, report_messages, to_leader, to_node,
+    BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, Link, Offer, Packet, PacketError,
+    ToNode, decode_message, queue,
 };
 use crate::engine::CancelRequests;
-use crate::model::random_name;
+use crate::model::{MiniBatchId, NodeId};
 use crate::node::RunningJob;
 use crate::protocol::node::PlanOptions;
-use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
+use crate::protocol::{NodeReport, Order, WorkersEnd, WorkersStanding};
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
@@ -40,10 +44,9 @@ pub(super) fn take_part(
     options: &AgentOptions,
     load: LoadJob,
     wish: watch::Receiver<Wish>,
+    later: watch::Receiver<Option<Offer>>,
 ) -> Result<PartEnd, AgentError> {
-    let (incarnation, channel) = channel_to(offer)?;
-    let bus = Bus::connect(&options.broker, &format!("node-{incarnation}"))?;
-    bus.subscribe(to_node(&incarnation))?;
+    let Connected { bus, channel, incarnation } = connect_to(offer, options)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(AgentError::Thread)?;
     let part = JobPart {
@@ -58,6 +61,12 @@ pub(super) fn take_part(
         load,
         start: Instant::now(),
         wish,
+        later,
+        asked: None,
+        kept: KeptReports::default(),
+        has_joined: true,
+        has_followed: false,
+        has_spilled: false,
         preparing: None,
         work: None,
         outbox: Vec::new(),
@@ -75,78 +84,72 @@ pub(super) fn take_part(
     end
 }
 
-/// A new incarnation, and its channel to the leader of this offer.
-fn channel_to(offer: &Offer) -> Result<(String, Channel), AgentError> {
-    let Offer { leader, signature, .. } = offer;
-    let (incarnation, seal) = match signature {
-        None => (random_name(), None),
-        Some(_) => {
-            let key = LinkKey::new()?;
-            let seal = key.seal_with(leader, LinkEnd::Node).ok_or(AgentError::LeaderName)?;
-            (key.name().to_owned(), Some(seal))
-        }
-    };
-    let channel = Channel::new(to_leader(leader, &incarnation), seal);
-    Ok((incarnation, channel))
-}
-
 /// What the agent runs for the job.
 #[derive(Debug)]
-struct Work {
-    running: RunningJob,
-    prepared: PreparedPart,
-    durable: Durable,
+pub(super) struct Work {
+    pub(super) running: RunningJob,
+    pub(super) prepared: PreparedPart,
+    pub(super) durable: Durable,
     /// `None` if the log tree is in a folder that all machines share.
     _logs: Option<LogTailing>,
 }
 
 /// Reports whose rows and files are being made durable.
 #[derive(Debug)]
-struct Syncing {
+pub(super) struct Syncing {
+    /// The attempts that have ended.
+    pub(super) ended: Vec<(MiniBatchId, u32)>,
     task: JoinHandle<DurableReports>,
     since: Duration,
 }
 
-struct JobPart {
-    bus: Bus,
-    link: Link,
-    offer: Offer,
-    channel: Channel,
+pub(super) struct JobPart {
+    pub(super) bus: Bus,
+    pub(super) link: Link,
+    pub(super) offer: Offer,
+    pub(super) channel: Channel,
     /// The name of this part, for the leader.
-    incarnation: String,
+    pub(super) incarnation: String,
     /// The requests to cancel the job. `None` until the job is prepared.
     cancels: Option<CancelRequests>,
     cancel_check: CancelCheck,
-    options: AgentOptions,
+    pub(super) options: AgentOptions,
     load: LoadJob,
     start: Instant,
-    wish: watch::Receiver<Wish>,
+    pub(super) wish: watch::Receiver<Wish>,
+    /// The offer of a later leader.
+    pub(super) later: watch::Receiver<Option<Offer>>,
+    /// What this node has prepared, or prepares.
+    pub(super) asked: Option<JobForNode>,
+    /// What a later leader must learn.
+    pub(super) kept: KeptReports,
+    /// Whether the leader waits for reports. A later leader first accepts the node.
+    pub(super) has_joined: bool,
+    /// Whether the workers were started for an earlier leader.
+    pub(super) has_followed: bool,
+    /// Whether a mini-batch here was read from a file that the leader's planner has written.
+    pub(super) has_spilled: bool,
     preparing: Option<oneshot::Receiver<Result<PreparedPart, AgentError>>>,
     /// `None` until the job is prepared.
-    work: Option<Work>,
+    pub(super) work: Option<Work>,
     /// Reports that are not sent.
-    outbox: Vec<NodeReport>,
+    pub(super) outbox: Vec<NodeReport>,
     /// Whether the state of the workers has changed since the last report of it.
-    has_changed: bool,
+    pub(super) has_changed: bool,
     /// Whether the logs of all workers are in the store.
     has_stored_logs: bool,
     /// The first grants of an order whose rest has not arrived.
-    parts: Vec<Order>,
+    pub(super) parts: Vec<Order>,
     /// Later reports wait for these.
-    syncing: Option<Syncing>,
+    pub(super) syncing: Option<Syncing>,
     /// Whether results could not be made durable.
     broken: Option<AgentError>,
-    end: Option<PartEnd>,
+    pub(super) end: Option<PartEnd>,
 }
 
 impl JobPart {
     async fn drive(mut self) -> Result<PartEnd, AgentError> {
-        self.send(&FromNode::Hello {
-            name: self.options.name.clone(),
-            protocol: BUS_PROTOCOL,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            may_lead: self.options.may_lead.clone(),
-        });
+        self.say_hello(None);
         loop {
             self.flush();
             self.pause();
@@ -177,12 +180,23 @@ impl JobPart {
         }
     }
 
-    fn now(&self) -> Duration {
+    pub(super) fn now(&self) -> Duration {
         self.start.elapsed()
     }
 
+    /// Begins the conversation with a leader. `continues`: the number of this node, if its workers go on.
+    pub(super) fn say_hello(&mut self, continues: Option<NodeId>) {
+        self.send(&FromNode::Hello {
+            name: self.options.name.clone(),
+            protocol: BUS_PROTOCOL,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            may_lead: self.options.may_lead.clone(),
+            continues,
+        });
+    }
+
     /// Queues a message for the leader.
-    fn send(&mut self, message: &FromNode) {
+    pub(super) fn send(&mut self, message: &FromNode) {
         queue(&mut self.link, message);
     }
 
@@ -213,6 +227,7 @@ impl JobPart {
         tokio::select! {
             biased;
             Ok(()) = self.wish.changed() => self.on_wish(),
+            Ok(()) = self.later.changed() => self.on_later_leader(),
             message = self.bus.next() => self.receive(&message),
             prepared = next_prepared(&mut self.preparing) => self.on_prepared(prepared),
             synced = next_synced(&mut self.syncing) => self.on_synced(synced),
@@ -231,7 +246,6 @@ impl JobPart {
             }
             Wish::Renew => {}
             Wish::Drain if self.work.is_some() => self.obey(Order::End(WorkersEnd::Orderly)),
-            Wish::Follow => self.end = Some(PartEnd::Followed),
             Wish::Drain | Wish::Quit => self.end = Some(PartEnd::Stopped),
         }
     }
@@ -258,6 +272,7 @@ impl JobPart {
 
     fn on_message(&mut self, message: ToNode) {
         match message {
+            ToNode::Accepted(job) if self.has_followed => self.continue_for(&job),
             ToNode::Accepted(job) => self.prepare(job),
             ToNode::Refused(reason) => self.end = Some(PartEnd::Refused(reason)),
             ToNode::NotNeeded => self.end = Some(PartEnd::NotNeeded),
@@ -269,9 +284,12 @@ impl JobPart {
             ToNode::PartOfOrder(part) => self.parts.push(part),
             ToNode::Order(order) => {
                 let order = self.parts.drain(..).rev().fold(order, joined);
-                self.obey(order);
+                if self.can_obey(&order) {
+                    self.obey(order);
+                }
             }
             ToNode::Reclaimable { worker, id, attempt } => {
+                self.kept.release(worker, id, attempt);
                 if let Some(work) = &mut self.work {
                     work.running.mark_reclaimable(worker, id, attempt);
                 }
@@ -283,6 +301,7 @@ impl JobPart {
     /// Prepares the job on a thread of its own, so that the leader hears from this agent meanwhile.
     fn prepare(&mut self, job: JobForNode) {
         let (sender, receiver) = oneshot::channel();
+        self.asked = Some(job.clone());
         let options = self.options.clone();
         let load = self.load.clone();
         let offer = self.offer.clone();
@@ -395,70 +414,6 @@ impl JobPart {
         }
     }
 
-    /// Sends the collected reports. What they say of rows and files is made durable first, on another thread, so
-    /// that a slow disk or store does not silence this agent.
-    fn send_reports(&mut self) {
-        let with_logs = self.should_store_logs();
-        let Some(work) = &mut self.work else { return };
-        if self.syncing.is_some() {
-            return;
-        }
-        if std::mem::take(&mut self.has_changed) {
-            let standing = work.running.standing();
-            self.outbox.push(NodeReport::News(NodeNews::Standing(standing)));
-        }
-        let reports = std::mem::take(&mut self.outbox);
-        if with_logs {
-            // The last samples belong to the logs.
-            work.running.end_watch();
-            self.has_stored_logs = true;
-        }
-        if with_logs || reports.iter().any(has_results) {
-            let messages = report_messages(reports);
-            let durable = work.durable.clone();
-            if let Durable::Store(_, next) = &mut work.durable {
-                *next += messages.len().max(1) as u64;
-            }
-            let make = move || durable.make_durable(messages, with_logs);
-            let task = tokio::task::spawn_blocking(make);
-            self.syncing = Some(Syncing { task, since: self.now() });
-        } else if !reports.is_empty() {
-            for message in report_messages(reports) {
-                self.send(&message);
-            }
-        }
-    }
-
-    /// Whether all workers have ended, so that their logs must go to the store now.
-    fn should_store_logs(&self) -> bool {
-        let uses_store = |work: &Work| matches!(work.durable, Durable::Store(..));
-        !self.has_stored_logs && self.has_ended() && self.work.as_ref().is_some_and(uses_store)
-    }
-
-    fn on_synced(&mut self, synced: DurableReports) {
-        if self.syncing.take().is_none() {
-            return;
-        }
-        match synced {
-            Ok(messages) => {
-                for message in messages {
-                    self.release_rows(&message);
-                    self.send(&message);
-                }
-            }
-            Err(error) => self.broken = Some(error),
-        }
-    }
-
-    /// Lets workers reuse the space of rows that are in the store.
-    fn release_rows(&mut self, message: &FromNode) {
-        let (FromNode::Stored(reports, _), Some(work)) = (message, &mut self.work) else { return };
-        for (worker, (id, attempt)) in last_attempts(&mut reports.clone()) {
-            work.running.mark_reclaimable(worker, id, attempt);
-        }
-    }
-
-    /// Whether the job has ended here, so that no worker is left.
     fn has_ended(&self) -> bool {
         let standing = self.work.as_ref().map(|work| work.running.standing());
         standing.is_some_and(|standing| standing.is_ending && standing.workers() == 0)

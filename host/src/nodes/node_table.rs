@@ -75,6 +75,11 @@ impl NodeTable {
         self.nodes.retain(|_, node| node.stage != NodeStage::Dismissed || !node.link.is_idle());
     }
 
+    /// Whether a node has this number.
+    pub(super) fn has_number(&self, number: NodeId) -> bool {
+        self.numbered.contains_key(&number)
+    }
+
     /// Notes the number of a node.
     pub(super) fn set_number(&mut self, incarnation: &str, number: NodeId) {
         self.numbered.insert(number, incarnation.to_owned());

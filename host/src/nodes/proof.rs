@@ -34,6 +34,15 @@ pub(super) fn take_number(
     Err(io::Error::other("the job has had too many nodes"))
 }
 
+/// Whether a node has had this number.
+///
+/// # Errors
+/// If the store cannot be read.
+pub(super) fn was_given(store: &dyn LogStore, run: &str, node: NodeId) -> io::Result<bool> {
+    let was_given = store.read(&format!("{}/{node}", folder(run)))?.is_some();
+    Ok(was_given && node.first_worker().is_some())
+}
+
 /// Whether this machine sees the proof in the object of the number.
 ///
 /// # Errors
@@ -63,5 +72,7 @@ mod tests {
         assert_eq!(take(0, "b"), NodeId(1));
         assert_eq!(take(2, "c"), NodeId(2));
         assert!(sees(1, "b") && !sees(1, "a") && !sees(7, "a"));
+        assert!(was_given(&*store, "run", NodeId(1)).unwrap());
+        assert!(!was_given(&*store, "run", NodeId(7)).unwrap());
     }
 }

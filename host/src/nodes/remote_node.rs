@@ -1,5 +1,6 @@
 //! One node on another machine, as its leader sees it.
 
+use super::reports::is_allowed;
 use crate::bus::{Bus, Channel, Link, StoredPack, ToNode, queue};
 use crate::model::{NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, NodeReport, WorkersEnd};
@@ -42,6 +43,10 @@ pub(super) struct RemoteNode {
     pub(super) name: String,
     /// The agent's id, if it may lead the job.
     pub(super) may_lead: Option<String>,
+    /// The number that the node had under an earlier leader, if it wants to go on with its attempts.
+    pub(super) claimed: Option<NodeId>,
+    /// Whether the node may go on with attempts of an earlier leader.
+    pub(super) continues: bool,
     /// The workers that have not exited, as far as the node has reported.
     pub(super) workers: BTreeSet<WorkerId>,
     /// What the node has reported while its rows are still being read in the store, in order.
@@ -73,6 +78,8 @@ impl RemoteNode {
             is_hopeless: false,
             name: String::new(),
             may_lead: None,
+            claimed: None,
+            continues: false,
             workers: BTreeSet::new(),
             inbox: VecDeque::new(),
             is_fetching: false,
@@ -101,6 +108,17 @@ impl RemoteNode {
     /// Whether the node can run mini-batches until the job's end.
     pub(super) fn is_useful(&self) -> bool {
         self.works() && self.ended.is_none() && !self.is_hopeless && self.is_gone.is_none()
+    }
+
+    /// Whether the node may send these reports. It may go on with attempts of an earlier leader only once, and only if it
+    /// has kept its number.
+    pub(super) fn may_report(&mut self, reports: &[NodeReport], number: NodeId) -> bool {
+        let continues =
+            |report: &&NodeReport| matches!(report, NodeReport::News(NodeNews::Continues(_)));
+        let count = reports.iter().filter(continues).count();
+        let is_expected = count <= usize::from(self.continues);
+        self.continues &= count == 0;
+        is_expected && reports.iter().all(|report| is_allowed(report, number))
     }
 
     /// Notes which workers the node has, and whether it has ended them.

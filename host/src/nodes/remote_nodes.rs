@@ -1,5 +1,6 @@
 //! The nodes of a job on other machines, as the job's leader sees them.
 
+mod orders;
 mod reading;
 
 use super::granted_objects::GrantedObjects;
@@ -13,11 +14,11 @@ use super::signed_job::differing_settings;
 use super::store_work::StoreWork;
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, OFFERS, Packet, PacketError, ToNode,
-    decode_message, messages_of, publish, to_leader,
+    decode_message, publish, to_leader,
 };
 use crate::engine::RemoteWork;
-use crate::model::{MiniBatchId, NodeId, TableFormat, WorkerId, is_random_name, printable};
-use crate::protocol::{NodeReport, NodeReports, Order, WorkersEnd};
+use crate::model::{NodeId, TableFormat, is_random_name, printable};
+use crate::protocol::{NodeReport, NodeReports, WorkersEnd};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -45,9 +46,6 @@ const FAREWELL: Duration = Duration::from_secs(2);
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
 /// The longest name of an incarnation, in bytes: that of a key.
 const MAX_INCARNATION: usize = 64;
-/// Why a job cannot continue whose inputs the planner has unpacked.
-const SPILL: &str = "with a broker and a job_store in a store, packed texts (gzip, zstd) cannot be read yet: unpack the \
-                     inputs, or let job_store and output be folders that all machines share";
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
 
@@ -268,9 +266,14 @@ impl RemoteNodes {
     }
 
     fn wants_nodes(&self) -> bool {
+        self.may_work() && self.members() < self.work.node_count as usize
+    }
+
+    /// Whether another node may work.
+    fn may_work(&self) -> bool {
         let is_ending =
             !self.lost_one_at_end && self.nodes.values().any(|node| node.ended.is_some());
-        !self.is_over && !is_ending && self.members() < self.work.node_count as usize
+        !self.is_over && !is_ending && self.working() < self.work.node_count as usize
     }
 
     fn offer(&self) {
@@ -365,11 +368,14 @@ impl RemoteNodes {
     fn on_message(&mut self, incarnation: &str, bytes: &[u8]) {
         let Some(stage) = self.nodes.get(incarnation).map(|node| node.stage) else { return };
         match (decode_message(bytes), stage) {
-            (Ok(FromNode::Hello { name, protocol, version, may_lead }), NodeStage::New) => {
+            (
+                Ok(FromNode::Hello { name, protocol, version, may_lead, continues }),
+                NodeStage::New,
+            ) => {
                 if let Some(node) = self.nodes.get_mut(incarnation) {
                     node.may_lead = may_lead.filter(|agent| is_random_name(agent));
                 }
-                self.greet(incarnation, &name, protocol, &version);
+                self.greet(incarnation, &name, (protocol, &version), continues);
             }
             (Ok(FromNode::Prepared { component, settings, workers }), NodeStage::Prepares(_)) => {
                 self.on_prepared(incarnation, &component, &settings, workers);
@@ -396,8 +402,17 @@ impl RemoteNodes {
         }
     }
 
-    fn greet(&mut self, incarnation: &str, name: &str, protocol: u32, version: &str) {
-        let wants_nodes = self.wants_nodes();
+    /// `continues`: the number of a node whose workers go on.
+    fn greet(
+        &mut self,
+        incarnation: &str,
+        name: &str,
+        (protocol, version): (u32, &str),
+        continues: Option<NodeId>,
+    ) {
+        // A node whose workers go on comes before others that only prepare the job.
+        let goes_on = continues.is_some() && self.may_work();
+        let wants_nodes = goes_on || self.wants_nodes();
         let refusal = if protocol != BUS_PROTOCOL || version != env!("CARGO_PKG_VERSION") {
             Some(ToNode::Refused(format!(
                 "its version is {}, and the leader's is {}",
@@ -410,6 +425,7 @@ impl RemoteNodes {
             Some(ToNode::NotNeeded)
         };
         let now = self.now();
+        let claimed = continues.filter(|number| !self.nodes.has_number(*number));
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         node.name = printable(name).chars().take(200).collect();
         match refusal {
@@ -417,7 +433,8 @@ impl RemoteNodes {
             None => {
                 node.stage = NodeStage::Waits;
                 node.since = now;
-                self.store.take_number(incarnation, self.next_number);
+                node.claimed = claimed;
+                self.store.take_number(incarnation, claimed, self.next_number);
             }
         }
     }
@@ -500,65 +517,6 @@ impl RemoteNodes {
         self.pending.push_back(NodeReports { node, reports: vec![NodeReport::Notice(text)] });
     }
 
-    /// Queues an order for a node.
-    pub(crate) fn order(&mut self, node: NodeId, mut order: Order) {
-        if self.store.has_rows() && reads_spill(&order) {
-            // Other machines cannot reach the planner's files.
-            let reports = vec![NodeReport::NoSpace(SPILL.to_owned())];
-            return self.pending.push_back(NodeReports { node: NodeId::ONLY, reports });
-        }
-        match &mut order {
-            Order::Grant(grants) => {
-                grants.iter_mut().for_each(|grant| self.objects.add_to(&mut grant.assignment));
-            }
-            Order::GrantAhead(ahead) => ahead.iter_mut().for_each(|next| self.objects.add_to(next)),
-            _ => {}
-        }
-        let Some(node) = self.nodes.working(node) else { return };
-        if let Order::End(end) = order {
-            node.ended = Some(end);
-            self.lost_one_at_end = false;
-        }
-        for message in messages_of(order) {
-            node.send(&message);
-        }
-    }
-
-    /// Notifies a worker's node that the rows of an attempt are in the output.
-    pub(crate) fn mark_reclaimable(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
-        if self.store.has_rows() {
-            return self.store.reclaim(worker, id, attempt);
-        }
-        if let Some(node) = self.nodes.working(worker.node()) {
-            node.send(&ToNode::Reclaimable { worker, id, attempt });
-        }
-    }
-
-    /// Passes on how tables are read.
-    pub(crate) fn know_tables(&mut self, tables: &[TableFormat]) {
-        self.tables = Some(tables.to_vec());
-        for node in self.nodes.values_mut().filter(|node| node.works()) {
-            node.send(&ToNode::Tables(tables.to_vec()));
-        }
-    }
-
-    /// Whether mini-batches read objects of stores.
-    pub(crate) fn have_objects(&self) -> bool {
-        self.objects.exist()
-    }
-
-    /// Looks up the objects that a mini-batch reads. The answer is a report of the leader's own machine.
-    pub(crate) fn find_objects(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
-        let failed = self.objects.find(id, files);
-        let reports = vec![NodeReport::Fetched(id.0, failed)];
-        self.pending.push_back(NodeReports { node: NodeId::ONLY, reports });
-    }
-
-    /// Forgets the objects of mini-batches that have ended.
-    pub(crate) fn forget_objects(&mut self, ids: &[MiniBatchId]) {
-        self.objects.forget(ids);
-    }
-
     /// Sends the queued messages, and does what is due.
     pub(crate) fn flush(&mut self) {
         if self.now() >= self.looked.saturating_add(LOOK_INTERVAL) {
@@ -608,15 +566,5 @@ impl RemoteNodes {
         if let Err(error) = copy_logs(&self.work.folder.logs(), &self.logs) {
             self.notice(NodeId::ONLY, format!("the logs of the nodes cannot be copied: {error}"));
         }
-    }
-}
-/// Whether an order grants a mini-batch that reads files of the planner.
-fn reads_spill(order: &Order) -> bool {
-    match order {
-        Order::Grant(grants) => {
-            grants.iter().any(|grant| grant.assignment.mini_batch.reads_spill())
-        }
-        Order::GrantAhead(ahead) => ahead.iter().any(|ahead| ahead.mini_batch.reads_spill()),
-        _ => false,
     }
 }

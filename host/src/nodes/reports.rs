@@ -9,6 +9,9 @@ pub(super) fn is_allowed(report: &NodeReport, node: NodeId) -> bool {
     let is_own = |worker: &WorkerId| worker.node() == node;
     match report {
         NodeReport::News(NodeNews::Standing(standing)) if !is_plausible(standing) => false,
+        NodeReport::News(NodeNews::Continues(attempts)) => {
+            attempts.iter().filter_map(|continued| continued.runs_on.as_ref()).all(is_own)
+        }
         NodeReport::News(news) => worker_of(news).is_none_or(|worker| is_own(&worker)),
         NodeReport::WorkerDone(worker) | NodeReport::WorkerGone(worker) => is_own(worker),
         NodeReport::Notice(_)
@@ -53,6 +56,7 @@ fn worker_of(news: &NodeNews) -> Option<WorkerId> {
         | NodeNews::NoRoom(_)
         | NodeNews::Returned(_)
         | NodeNews::Unfetched { .. }
+        | NodeNews::Continues(_)
         | NodeNews::Closing => None,
     }
 }

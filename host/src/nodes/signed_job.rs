@@ -2,7 +2,7 @@
 //! Later, that the leader asks for what was signed, and that the machine has it.
 
 use super::agent_error::AgentError;
-use crate::bus::{JobForNode, Offer, OfferError};
+use crate::bus::{ExpectedJob, JobForNode, Offer, OfferError};
 use crate::model::printable;
 use crate::spec::{JobSpec, OperatorPolicy, SignerRefusal};
 
@@ -37,6 +37,16 @@ pub(super) fn check_asked(asked: &JobForNode, offer: &Offer) -> Result<(), Agent
     let is_signed =
         signed == asked.digest() && (&asked.job, &asked.run) == (&offer.job, &offer.run);
     if is_signed { Ok(()) } else { Err(AgentError::NotSigned) }
+}
+
+/// Whether a leader asks for the work that an earlier leader of the run has asked of the same node.
+pub(super) fn is_same_work(before: &JobForNode, asked: &JobForNode) -> bool {
+    let unsalted = |job: &JobForNode| {
+        let expected = job.expected.clone();
+        let expected = expected.map(|expected| ExpectedJob { salt: String::new(), ..expected });
+        JobForNode { proof: String::new(), expected, ..job.clone() }
+    };
+    unsalted(before) == unsalted(asked)
 }
 
 /// Checks that the job file on this machine is the one that was signed.

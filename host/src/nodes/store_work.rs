@@ -3,7 +3,7 @@
 
 use super::log_tails::NodeTails;
 use super::pack::OBJECT_BYTES;
-use super::proof::take_number;
+use super::proof::{take_number, was_given};
 use super::row_mirror::{MirrorError, RowMirror};
 use super::upload::{object_name, rows_folder};
 use crate::bus::StoredPack;
@@ -113,13 +113,22 @@ impl StoreWork {
         self.results.try_recv().ok()
     }
 
-    /// Takes the lowest number from `from` on that no node has had.
-    pub(super) fn take_number(&self, incarnation: &str, from: u32) {
+    /// Takes a number for a node: `kept`, if an earlier leader has given it to a node, or otherwise the lowest one from
+    /// `from` on that no node has had.
+    pub(super) fn take_number(&self, incarnation: &str, kept: Option<NodeId>, from: u32) {
         self.spawn(incarnation, move |shared| {
             let proof = random_name();
             let begun = Instant::now();
             loop {
-                match take_number(&*shared.objects, &shared.run, from, &proof) {
+                let was_given = |kept: &NodeId| was_given(&*shared.objects, &shared.run, *kept);
+                let number = match kept.map(|kept| (kept, was_given(&kept))) {
+                    Some((kept, Ok(true))) => Ok(kept),
+                    Some((_, Err(error))) => Err(error),
+                    Some((_, Ok(false))) | None => {
+                        take_number(&*shared.objects, &shared.run, from, &proof)
+                    }
+                };
+                match number {
                     Err(_) if begun.elapsed() < NUMBER_PATIENCE => thread::sleep(PAUSE),
                     number => {
                         let number = number.map_err(|error| error.to_string());

@@ -32,6 +32,6 @@ pub use message::{
 pub use node_policy::{NodePolicy, QueuePolicy};
 pub use packet::{packets, receive_packet, send_packet};
 pub use running::{
-    Grant, GrowingQueues, NodeNews, NodeReport, NodeReports, Order, OtherWorkers, WorkersEnd,
-    WorkersStanding,
+    ContinuedAttempt, Grant, GrowingQueues, NodeNews, NodeReport, NodeReports, Order, OtherWorkers,
+    WorkersEnd, WorkersStanding,
 };

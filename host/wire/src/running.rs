@@ -38,6 +38,19 @@ pub enum Order {
 }
 
 impl Order {
+    /// Whether this grants mini-batches that are read from files of the leader's planner.
+    pub fn reads_spill(&self) -> bool {
+        match self {
+            Self::Grant(grants) => {
+                grants.iter().any(|grant| grant.assignment.mini_batch.reads_spill())
+            }
+            Self::GrantAhead(ahead) => ahead.iter().any(|next| next.mini_batch.reads_spill()),
+            _ => false,
+        }
+    }
+}
+
+impl Order {
     /// Whether this order grants attempts.
     pub fn is_grant(&self) -> bool {
         matches!(self, Self::Grant(_) | Self::GrantAhead(_))
@@ -69,6 +82,9 @@ pub enum WorkersEnd {
 pub enum NodeNews {
     /// What the node's workers are doing, after a change.
     Standing(WorkersStanding),
+    /// The attempts that the node has from an earlier leader of the job. It goes on with them, unless the leader
+    /// [cancels](Order::Cancel) them. Comes once, before other news of attempts.
+    Continues(Vec<ContinuedAttempt>),
     /// A notice for the user about a worker.
     Notice(String),
     /// A worker process was started.
@@ -181,6 +197,20 @@ pub enum NodeNews {
         /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads).
         objects: Vec<UnfetchedObject>,
     },
+}
+
+/// An attempt that a node has from an earlier leader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContinuedAttempt {
+    /// The mini-batch.
+    pub id: MiniBatchId,
+    /// From 1.
+    pub attempt: u32,
+    /// The worker that is inside `run` for it. `None` if the attempt has not begun, or has ended: then its report
+    /// follows.
+    pub runs_on: Option<WorkerId>,
+    /// How long the worker has been inside `run`. Zero if it is not.
+    pub age: Duration,
 }
 
 /// Which other workers a node has.

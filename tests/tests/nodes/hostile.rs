@@ -25,7 +25,8 @@ impl Liar {
         let mut liar = Self { bus, link: Link::new(Duration::ZERO), leader, begun: Instant::now() };
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let (name, protocol) = ("liar".to_owned(), BUS_PROTOCOL);
-        liar.send(&FromNode::Hello { name, protocol, version, may_lead: None });
+        let (may_lead, continues) = (None, None);
+        liar.send(&FromNode::Hello { name, protocol, version, may_lead, continues });
         liar
     }
 
@@ -168,6 +169,14 @@ fn lies_do_no_harm() {
     liar.until_accepted();
     liar.send(&prepared);
     liar.send(&FromNode::Reports(vec![finished(WorkerId(0), MiniBatchId(0))]));
+    liar.until_given_up();
+
+    // It claims to have attempts of an earlier leader.
+    let mut liar = Liar::new(cluster.client(), &leader);
+    liar.until_accepted();
+    liar.send(&prepared);
+    let continues = NodeReport::News(NodeNews::Continues(Vec::new()));
+    liar.send(&FromNode::Reports(vec![continues]));
     liar.until_given_up();
     drop(liar);
     let ran = running.wait();

@@ -62,8 +62,9 @@ fn another_leader_takes_the_nodes_over() {
     std::fs::remove_dir_all(ran.dir().join("first")).unwrap();
     let ran = cluster.run(ran.into_job(), "second");
     assert_complete(&ran);
-    // Node ids are never used again.
-    ran.says("note: node 2 (");
+    // The nodes go on, and keep their ids.
+    ran.says("note: node 0 (").says("note: node 1 (");
+    assert!(!ran.stderr.contains("note: node 2 ("), "{ran}");
 }
 
 /// A node on which `init` always fails keeps its number, and a machine that waits does the work.

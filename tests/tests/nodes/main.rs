@@ -21,4 +21,5 @@ mod several;
 mod signers;
 mod stored;
 mod submitters;
+mod taken_over;
 mod twins;

@@ -108,8 +108,12 @@ impl WorkerFolders {
     }
 
     /// Removes the files of earlier runs' workers, except the output of the workers in `done`, which must
-    /// still be published. Files that stay do no harm: nothing refers to them.
+    /// still be published. Files that stay do no harm: nothing refers to them. Workers on other machines may still run:
+    /// their files stay until the job's end.
     pub(super) fn clean_up(&self, done: &BTreeSet<WorkerId>) {
+        if self.are_shared {
+            return;
+        }
         for folder in [self.dir.models(), self.dir.links()] {
             let _ = remove_tree(&folder);
         }

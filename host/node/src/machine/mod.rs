@@ -5,6 +5,7 @@
 //! [`NodeMachine::handle`] takes what happened on the node, [`NodeMachine::obey`] the orders of the leader.
 //! Both return what to do and what to report.
 
+mod continuing;
 mod deadlines;
 mod exits;
 mod grants;

@@ -3,7 +3,7 @@
 use super::child::Child;
 use super::launch::{ChildProcess, Program, STDERR_TAIL_BYTES, printable};
 use super::pipes::Pipes;
-use crate::model::{BadFile, MiniBatch, MiniBatchWork, TableFormat};
+use crate::model::{BadFile, MiniBatch, TableFormat};
 use crate::protocol::{
     FrameBuffer, FrameError, FromPlanner, MayOpen, PlanRequest, PlannerQuestion, encode,
 };
@@ -264,18 +264,6 @@ impl Prefix {
     }
 }
 
-/// Whether the mini-batch is read from a file that a planner wrote.
-fn is_spilled(batch: &MiniBatch) -> bool {
-    match &batch.work {
-        MiniBatchWork::Text(slice) => slice.unpacked.is_some(),
-        MiniBatchWork::TextGroup(slices) => {
-            slices.iter().any(|(_, slice)| slice.unpacked.is_some())
-        }
-        MiniBatchWork::Rows(_) => true,
-        _ => false,
-    }
-}
-
 /// We remember at most this many notices.
 const MAX_NOTICES: usize = 1000;
 
@@ -321,7 +309,7 @@ impl DeliveredPlan {
                         return false;
                     }
                     self.delivered = self.received;
-                    self.has_spilled |= is_spilled(batch);
+                    self.has_spilled |= batch.reads_spill();
                     true
                 });
                 // If we continued, some mini-batches would be missing, and others would run twice.

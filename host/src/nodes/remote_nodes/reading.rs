@@ -1,7 +1,6 @@
 //! The order in which the leader passes on what nodes report, if it must first read their rows in the job's store.
 
 use super::super::remote_node::{NodeStage, RemoteNode, Reported};
-use super::super::reports::is_allowed;
 use super::super::store_work::{FetchError, StoreOutcome, StoreResult};
 use super::RemoteNodes;
 use crate::bus::{StoredPack, ToNode};
@@ -16,9 +15,16 @@ impl RemoteNodes {
             self.next_number = self.next_number.max(number.0 + 1);
         }
         let is_waiting = |node: &&mut RemoteNode| node.stage == NodeStage::Waits;
+        let is_taken = number.as_ref().is_ok_and(|number| self.nodes.has_number(*number));
         let Some(node) = self.nodes.get_mut(incarnation).filter(is_waiting) else { return };
+        if is_taken {
+            // Another node has kept the number meanwhile.
+            node.claimed = None;
+            return self.store.take_number(incarnation, None, self.next_number);
+        }
         match number {
             Ok(number) => {
+                node.continues = node.claimed == Some(number);
                 node.stage = NodeStage::Prepares(number);
                 node.since = now;
                 node.send(&ToNode::Accepted(self.leader.job_for(&self.work, number, proof)));
@@ -39,12 +45,11 @@ impl RemoteNodes {
         reports: Vec<NodeReport>,
         pack: Option<StoredPack>,
     ) {
-        if !reports.iter().all(|report| is_allowed(report, number)) {
+        let Some(node) = self.nodes.get_mut(incarnation) else { return };
+        if !node.may_report(&reports, number) {
             return self.lose(incarnation, "it reported what it cannot know");
         }
-        if let Some(node) = self.nodes.get_mut(incarnation) {
-            node.inbox.push_back(Reported { reports, pack });
-        }
+        node.inbox.push_back(Reported { reports, pack });
         self.read_inbox(incarnation);
     }
 

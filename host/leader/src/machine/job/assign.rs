@@ -18,7 +18,8 @@ impl JobMachine {
     /// next free worker gets the retry. If no mini-batch is waiting, slow ones get twins.
     pub(super) fn assign(&mut self) {
         let is_disk_slow = self.committing.len() >= RetryPolicy::UNWRITTEN;
-        let holds_back = is_disk_slow || self.commits_would_end_it();
+        let awaits_offers = self.now < self.offers_until;
+        let holds_back = is_disk_slow || awaits_offers || self.commits_would_end_it();
         if self.is_near_end() {
             self.slow_check.get_or_insert(self.now + RetryPolicy::TWIN_INTERVAL);
             if !holds_back {

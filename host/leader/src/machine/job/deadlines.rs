@@ -35,6 +35,7 @@ impl JobMachine {
             .chain(self.progress_deadline())
             .chain(self.init_rules_deadline())
             .chain(self.slow_check)
+            .chain(Some(self.offers_until).filter(|at| *at > self.now))
             .chain(self.queue.next_due(self.now))
             .min()
     }

@@ -8,6 +8,7 @@
 mod assign;
 mod attempt_times;
 mod attempts;
+mod continued;
 mod deadlines;
 mod ending;
 mod granted;
@@ -24,6 +25,7 @@ mod twins;
 mod types;
 mod unfetched;
 mod unknown_keys;
+mod unplanned;
 
 pub use state::JobMachine;
 pub use types::{JobAction, JobMessage, JobOutput, SettledMiniBatch};

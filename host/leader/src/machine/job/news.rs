@@ -14,7 +14,9 @@ impl JobMachine {
         if !self.nodes.contains_key(&id) {
             return;
         }
+        let Some(news) = self.without_unplanned(id, news) else { return };
         match news {
+            NodeNews::Continues(attempts) => self.on_continues(id, attempts),
             NodeNews::Standing(standing) => self.on_standing(id, standing),
             NodeNews::Notice(message) => self.notice(message),
             NodeNews::Spawned { worker, pid, gpu } => self.on_spawned(worker, pid, gpu),
@@ -194,7 +196,7 @@ impl JobMachine {
         self.emit(EventKind::AttemptStarted { worker: worker.to_string(), id, attempt });
     }
 
-    fn count_begun(&mut self, attempt: u32) {
+    pub(super) fn count_begun(&mut self, attempt: u32) {
         self.begun += 1;
         self.queue.on_begun(attempt);
     }

@@ -27,6 +27,7 @@ impl JobMachine {
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         let Some(lost) = self.nodes.remove(&node) else { return };
         self.repeat_shutdown(&lost);
+        self.forget_unplanned(node);
         self.lost_init_failures =
             self.lost_init_failures.saturating_add(lost.standing.init_failures);
         let granted = self.granted.iter_mut();
@@ -70,8 +71,11 @@ impl JobMachine {
 
     /// Puts a mini-batch back at the front of its queue. Its attempt was not begun, or ended for a reason
     /// outside the mini-batch.
-    pub(super) fn put_back(&mut self, pending: PendingMiniBatch) {
+    pub(super) fn put_back(&mut self, mut pending: PendingMiniBatch) {
         if self.ending.is_none() {
+            if std::mem::take(&mut pending.skips_number) {
+                pending.attempt = (pending.attempt + 1).min(self.policy.max_try);
+            }
             self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
             self.queue.push_front(pending);
         }

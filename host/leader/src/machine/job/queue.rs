@@ -11,7 +11,7 @@
 use super::performer::AttemptWorker;
 use super::unfetched::FetchTrouble;
 use crate::machine::RetryPolicy;
-use crate::model::{Failure, FailureKind, MiniBatch};
+use crate::model::{Failure, FailureKind, MiniBatch, MiniBatchId};
 use crate::protocol::QueuePolicy;
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,6 +23,9 @@ pub(super) struct PendingMiniBatch {
     pub(super) mini_batch: MiniBatch,
     /// The number of the attempt, from 1.
     pub(super) attempt: u32,
+    /// Whether a node has had another attempt with this number. So if the mini-batch is granted again, it gets the next
+    /// number.
+    pub(super) skips_number: bool,
     /// The worker whose attempt failed last.
     pub(super) failed_on: Option<AttemptWorker>,
     /// How many attempts of the job had begun when the last attempt failed.
@@ -42,6 +45,7 @@ impl PendingMiniBatch {
         Self {
             mini_batch,
             attempt: 1,
+            skips_number: false,
             failed_on: None,
             begun: 0,
             due: Duration::ZERO,
@@ -61,6 +65,7 @@ impl PendingMiniBatch {
         };
         Self {
             attempt: self.attempt + 1,
+            skips_number: false,
             failed_on: Some(by),
             begun: turns.begun,
             due: turns.now.saturating_add(pause),
@@ -180,6 +185,19 @@ impl MiniBatchQueue {
         let pending = self.first.pop_front()?;
         self.bytes -= pending.mini_batch.size();
         Some(pending)
+    }
+
+    /// Removes a mini-batch whose next attempt has at most this number.
+    pub(super) fn take(&mut self, id: MiniBatchId, attempt: u32) -> Option<PendingMiniBatch> {
+        let taken = [&mut self.first, &mut self.retries].into_iter().find_map(|queue| {
+            let fits = |pending: &PendingMiniBatch| {
+                pending.mini_batch.id == id && pending.attempt <= attempt
+            };
+            let index = queue.iter().position(fits)?;
+            queue.remove(index)
+        })?;
+        self.bytes -= taken.mini_batch.size();
+        Some(taken)
     }
 
     /// Records that an attempt has begun.

@@ -5,6 +5,7 @@ use super::granted::GrantedMiniBatch;
 use super::node::JobNode;
 use super::queue::{MiniBatchQueue, PendingMiniBatch, QueueTurns};
 use super::types::{Committing, JobAction, JobEnding, JobMessage, JobOutput};
+use super::unplanned::UnplannedAttempt;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{
@@ -28,6 +29,10 @@ pub struct JobMachine {
     pub(super) nodes: BTreeMap<NodeId, JobNode>,
     /// How many nodes have ever joined.
     pub(super) joined: u32,
+    /// Attempts of an earlier leader at mini-batches that are not planned yet.
+    pub(super) unplanned: BTreeMap<MiniBatchId, Vec<UnplannedAttempt>>,
+    /// Until when nodes may offer attempts of an earlier leader before anything is granted.
+    pub(super) offers_until: Duration,
     /// Mini-batches that were granted to nodes.
     pub(super) granted: HashMap<MiniBatchId, GrantedMiniBatch>,
     /// How long attempts take.
@@ -129,6 +134,8 @@ impl JobMachine {
             outputs: Vec::new(),
             nodes: BTreeMap::new(),
             joined: 0,
+            unplanned: BTreeMap::new(),
+            offers_until: Duration::ZERO,
             granted: HashMap::new(),
             times: AttemptTimes::default(),
             slow_check: None,
@@ -266,9 +273,12 @@ impl JobMachine {
         for mini_batch in batches {
             self.planned += 1;
             self.planned_items += mini_batch.planned_items();
-            if !self.done_before.contains(mini_batch.id) {
-                self.queue.push_back(PendingMiniBatch::first(mini_batch));
+            if self.done_before.contains(mini_batch.id) {
+                continue;
             }
+            let id = mini_batch.id;
+            self.queue.push_back(PendingMiniBatch::first(mini_batch));
+            self.take_over_planned(id);
         }
         self.emit_planned();
         self.check_mini_batch_limit();
@@ -292,6 +302,7 @@ impl JobMachine {
         if self.ending.is_none() {
             self.progressed();
             self.plan_finished = true;
+            self.decline_unplanned();
             self.emit_planned();
         }
     }

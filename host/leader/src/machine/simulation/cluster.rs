@@ -47,6 +47,8 @@ pub(super) struct ClusterCounts {
     pub(super) uncounted_failures: u32,
     /// Attempts that did not begin, because their objects could not be fetched.
     pub(super) unfetched: u32,
+    /// Attempts that ran on when another leader took over.
+    pub(super) taken_over: u32,
 }
 
 #[derive(Debug)]
@@ -60,6 +62,7 @@ pub(super) struct Cluster {
     max_nodes: usize,
     /// How long it takes until a message is handled. Short in large clusters, because they have many messages.
     message_time: Duration,
+    /// What the leader has not planned yet.
     plan: VecDeque<MiniBatch>,
     /// Whether nodes fetch the files of mini-batches from a store.
     has_store: bool,
@@ -70,6 +73,8 @@ pub(super) struct Cluster {
     pub(super) killed: BTreeSet<(WorkerId, MiniBatchId, u32)>,
     /// Whether a failure has decided the job's end.
     pub(super) has_failed: bool,
+    /// Whether nodes were ordered to end their workers.
+    is_ending: bool,
     pub(super) counts: ClusterCounts,
     result: Option<JobResult>,
 }
@@ -102,6 +107,7 @@ impl Cluster {
             log: SimulatedLog::default(),
             killed: BTreeSet::new(),
             has_failed: false,
+            is_ending: false,
             counts: ClusterCounts::default(),
             result: None,
         };
@@ -123,6 +129,7 @@ impl Cluster {
         self.now = Duration::ZERO;
         self.plan = plan_of(self.mini_batches);
         (self.plan_reported, self.has_failed) = (false, false);
+        self.is_ending = false;
         self.counts.take_overs += 1;
         self.join_some();
     }
@@ -139,6 +146,7 @@ impl Cluster {
             (4, _) if self.dice.one_in(16) => self.take_over(),
             (5, Some(id)) if self.dice.one_in(8) => self.lose(id),
             (6, Some(id)) if self.dice.one_in(16) => self.drain(id),
+            (6, _) if self.dice.one_in(12) => self.replace_leader(),
             (7 | 8, _) => self.pass_time(),
             (0..=14, Some(id)) => self.deliver_orders(id),
             (15..=20, Some(id)) => self.deliver_much_news(id),
@@ -206,6 +214,43 @@ impl Cluster {
     fn lose(&mut self, id: NodeId) {
         self.nodes.remove(&id);
         self.send(JobMessage::NodeLost(id));
+    }
+
+    /// The leader is lost, with everything that was not committed, and all messages on their way. Another one
+    /// continues with what the log has. Most nodes go on with what they do, and others are lost.
+    fn replace_leader(&mut self) {
+        if self.has_failed || self.is_ending {
+            return;
+        }
+        let restored = self.log.lose_leader(&mut self.dice);
+        self.job = job_machine(&self.policy, restored);
+        if self.dice.one_in(2) {
+            self.job.await_offers(self.now + Duration::from_millis(20));
+        }
+        self.plan = plan_of(self.mini_batches);
+        self.plan_reported = false;
+        // The order in which nodes join.
+        let mut ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        if self.dice.one_in(2) {
+            ids.reverse();
+        }
+        for id in ids {
+            (0..self.dice.below(3)).for_each(|_| self.step_plan());
+            let is_lost = self.dice.one_in(6);
+            let Some(node) = self.nodes.get_mut(&id) else { continue };
+            if is_lost || node.machine.standing().is_ending {
+                self.nodes.remove(&id);
+                continue;
+            }
+            node.follow_leader(self.now);
+            self.send(JobMessage::NodeJoined(id, self.policy.workers));
+            (0..self.dice.below(4)).for_each(|_| self.deliver_news(id));
+        }
+        let running = self.nodes.values().map(|node| node.attempts().count() as u32);
+        self.counts.taken_over += running.sum::<u32>();
+        if self.nodes.is_empty() {
+            self.join();
+        }
     }
 
     /// The node finishes what its workers run, and returns the rest. Then it leaves.
@@ -309,6 +354,7 @@ impl Cluster {
                 JobOutput::Do(JobAction::Emit(event)) => self.observe(&event),
                 JobOutput::Do(JobAction::Finish(result)) => self.result = Some(*result),
                 JobOutput::Order(id, mut order) => {
+                    self.is_ending |= matches!(order, Order::End(_) | Order::Retire);
                     if self.has_store {
                         add_objects(&mut order);
                     }

@@ -10,7 +10,9 @@ impl Cluster {
     /// try. No live worker has a mini-batch that has ended.
     pub(super) fn check_held(&self) {
         let mut held: BTreeMap<MiniBatchId, Vec<(NodeId, u32)>> = BTreeMap::new();
-        for (node, simulated) in &self.nodes {
+        // A leader knows nothing of attempts that it has not been offered.
+        let known = self.nodes.iter().filter(|(_, node)| !node.is_offering());
+        for (node, simulated) in known {
             simulated.check_cancelled();
             for (id, attempt) in simulated.attempts() {
                 held.entry(id).or_default().push((*node, attempt));

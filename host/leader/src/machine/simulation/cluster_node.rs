@@ -4,9 +4,11 @@ use super::cluster::Cluster;
 use super::dice::SimulationRandom;
 use super::steps::{report, success};
 use super::world::ITEMS;
-use crate::model::{CallStats, Failure, FailureKind, MiniBatchId, NodeId, WorkerExit, WorkerId};
+use crate::model::{
+    AttemptReport, CallStats, Failure, FailureKind, MiniBatchId, NodeId, WorkerExit, WorkerId,
+};
 use crate::protocol::store::UnfetchedObject;
-use crate::protocol::{Assignment, NodeNews, Order};
+use crate::protocol::{Assignment, ContinuedAttempt, NodeNews, Order};
 use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -65,6 +67,8 @@ pub(super) struct SimulatedNode {
     /// The attempts that the node has returned to the leader. A worker that still has them is killed before it begins
     /// them.
     returned: BTreeSet<(MiniBatchId, u32)>,
+    /// The successes on this node. The node does not know which of them are committed.
+    results: Vec<(WorkerId, Box<AttemptReport>)>,
     /// Whether the node leaves as soon as its workers have ended.
     pub(super) is_draining: bool,
 }
@@ -79,6 +83,7 @@ impl SimulatedNode {
             workers: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             returned: BTreeSet::new(),
+            results: Vec::new(),
             is_draining: false,
         }
     }
@@ -86,6 +91,39 @@ impl SimulatedNode {
     /// When the node wants to be woken, by the leader's clock.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         self.machine.next_deadline().map(|shown| self.clock.when(shown))
+    }
+
+    /// Works for another leader. What was on its way to the earlier one is lost, except results.
+    pub(super) fn follow_leader(&mut self, now: Duration) {
+        self.orders.clear();
+        // The later leader may grant them again.
+        self.returned.append(&mut self.cancelled);
+        let results: Vec<NodeNews> = self
+            .results
+            .iter()
+            .map(|report| NodeNews::Finished {
+                worker: report.0,
+                age: Duration::ZERO,
+                has_run: true,
+                report: report.1.clone(),
+            })
+            .collect();
+        let ended = self.results.iter().map(|(_, report)| ContinuedAttempt {
+            id: report.id,
+            attempt: report.attempt,
+            runs_on: None,
+            age: Duration::ZERO,
+        });
+        let mut continued = self.machine.follow_leader(self.clock.at(now));
+        continued.extend(ended);
+        self.news = VecDeque::from([NodeNews::Continues(continued)]);
+        self.news.extend(results);
+        self.news.push_back(NodeNews::Standing(self.machine.standing()));
+    }
+
+    /// Whether the leader does not know yet what the workers have from an earlier leader.
+    pub(super) fn is_offering(&self) -> bool {
+        self.news.iter().any(|news| matches!(news, NodeNews::Continues(_)))
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -137,8 +175,12 @@ impl SimulatedNode {
         for output in outputs {
             match output {
                 NodeOutput::Report(news) => {
-                    if let NodeNews::Returned(attempts) = &news {
-                        self.returned.extend(attempts);
+                    match &news {
+                        NodeNews::Returned(attempts) => self.returned.extend(attempts),
+                        NodeNews::Finished { worker, report, .. } if report.outcome.is_ok() => {
+                            self.results.push((*worker, report.clone()));
+                        }
+                        _ => {}
                     }
                     self.news.push_back(news);
                 }

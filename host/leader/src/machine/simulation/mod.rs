@@ -75,8 +75,9 @@ fn schedules_contain_twins_and_take_overs() {
     let mut sum = ClusterCounts::default();
     for seed in 0..500 {
         let counts = run_cluster(seed, 30);
-        let ClusterCounts { take_overs, twins, cancelled, uncounted_failures, unfetched } = counts;
-        sum.take_overs += take_overs;
+        let ClusterCounts { twins, cancelled, uncounted_failures, unfetched, .. } = counts;
+        sum.take_overs += counts.take_overs;
+        sum.taken_over += counts.taken_over;
         sum.twins += twins;
         sum.cancelled += cancelled;
         sum.uncounted_failures += uncounted_failures;
@@ -85,6 +86,7 @@ fn schedules_contain_twins_and_take_overs() {
     assert!(sum.take_overs > 100 && sum.twins > 50, "{sum:?}");
     assert!(sum.cancelled > 50 && sum.uncounted_failures > 0, "{sum:?}");
     assert!(sum.unfetched > 50, "{sum:?}");
+    assert!(sum.taken_over > 50, "{sum:?}");
 }
 
 /// A job on a thousand nodes: in fifty of a million schedules.
