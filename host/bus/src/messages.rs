@@ -128,7 +128,7 @@ pub struct StoredPack {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToNode {
     /// The agent shall prepare this job.
-    Accepted(JobForNode),
+    Accepted(Box<JobForNode>),
     /// The agent takes no part in the job, for this reason.
     Refused(String),
     /// The job has as many nodes as it asked for. The agent may soon offer itself again.

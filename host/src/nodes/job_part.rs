@@ -273,7 +273,7 @@ impl JobPart {
     fn on_message(&mut self, message: ToNode) {
         match message {
             ToNode::Accepted(job) if self.has_followed => self.continue_for(&job),
-            ToNode::Accepted(job) => self.prepare(job),
+            ToNode::Accepted(job) => self.prepare(*job),
             ToNode::Refused(reason) => self.end = Some(PartEnd::Refused(reason)),
             ToNode::NotNeeded => self.end = Some(PartEnd::NotNeeded),
             ToNode::Tables(tables) => {

@@ -99,10 +99,12 @@ pub(super) fn is_inside(path: &Path) -> bool {
     !path.as_os_str().is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
+/// Creates the object of a pack with this number.
+type CreateObject<'a, E> = dyn FnMut(u32, &[u8]) -> Result<(), E> + 'a;
+
 /// Writes the bytes of a pack to objects.
 pub(super) struct PackWriter<'a, E> {
-    /// Creates the object with this number.
-    create: &'a mut dyn FnMut(u32, &[u8]) -> Result<(), E>,
+    create: &'a mut CreateObject<'a, E>,
     /// The bytes that come into the next object.
     buffer: Vec<u8>,
     objects: u32,
@@ -114,7 +116,7 @@ impl<'a, E> PackWriter<'a, E> {
     /// Writes the index.
     pub(super) fn begin(
         entries: &[PackEntry],
-        create: &'a mut dyn FnMut(u32, &[u8]) -> Result<(), E>,
+        create: &'a mut CreateObject<'a, E>,
     ) -> Result<Self, E> {
         let digest = Sha256::new();
         let mut writer = Self { create, buffer: Vec::new(), objects: 0, bytes: 0, digest };

@@ -116,7 +116,7 @@ pub(super) fn run(
     loop {
         match events.recv_timeout(if has_more { Duration::ZERO } else { SILENCE_CHECK_INTERVAL }) {
             Ok(StoreEvent::Want(number, files)) => prefetcher.want(number, files, None),
-            Ok(StoreEvent::WantKnown(number, objects)) => prefetcher.want_known(number, objects),
+            Ok(StoreEvent::WantKnown(number, objects)) => prefetcher.want_known(number, &objects),
             Ok(StoreEvent::Release(numbers)) => {
                 numbers.into_iter().for_each(|number| prefetcher.release(number));
             }
@@ -148,10 +148,10 @@ impl Prefetcher {
         }
     }
 
-    fn want_known(&mut self, number: u64, known: Vec<(PathBuf, ManifestObject)>) {
+    fn want_known(&mut self, number: u64, known: &[(PathBuf, ManifestObject)]) {
         let mut objects: Vec<NewObject> = Vec::new();
         let mut seen = HashSet::new();
-        for (file, object) in &known {
+        for (file, object) in known {
             if let Some(folder_index) = self.folder_of(file)
                 && seen.insert(file)
             {

@@ -1,10 +1,15 @@
 //! The plan in the job's store: another machine continues with it, and does not plan the inputs again.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
+
 use crate::job_store::{killed_at, rows, run_on};
 use sandmill_tests::{Ran, TestJob, guest};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Damages a plan, whose objects these are.
+type Damage = fn(&[PathBuf]);
 
 /// How many rows a job has. Each is a mini-batch.
 const ROWS: usize = 5000;
@@ -75,7 +80,7 @@ fn a_half_planned_job_continues_with_its_plan() {
 /// What is lost or damaged of the plan is planned again.
 #[test]
 fn a_damaged_plan_is_planned_again() {
-    let damages: [(&str, fn(&[PathBuf])); 3] = [
+    let damages: [(&str, Damage); 3] = [
         ("one missing", |files| fs::remove_file(&files[1]).unwrap()),
         ("damaged", |files| {
             fs::remove_file(&files[1]).unwrap();

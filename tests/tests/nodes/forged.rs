@@ -231,7 +231,7 @@ impl FalseLeader {
         };
         let seal = self.key.seal_with(&agent, LinkEnd::Leader).unwrap();
         let mut channel = Channel::new(to_node(&agent), Some(seal));
-        queue(&mut self.link, &ToNode::Accepted(job));
+        queue(&mut self.link, &ToNode::Accepted(Box::new(job)));
         loop {
             channel.publish_frames(&self.bus, &mut self.link, self.begun.elapsed());
             let Some(message) = self.bus.try_next() else {

@@ -86,11 +86,8 @@ fn a_plan_is_read_as_it_was_written() {
     assert!(matches!(folder.write(0, &parts), Some(PlanWritten::Until(60))));
     let read: Vec<PlanObject> = folder.plan.read(20).map(Result::unwrap).collect();
     assert_eq!(read, parts);
-    let known = KnownPlan {
-        stored: folder.plan.clone(),
-        objects: 20,
-        position: parts[19].position.clone(),
-    };
+    let known =
+        KnownPlan { stored: folder.plan, objects: 20, position: parts[19].position.clone() };
     let mut feed = PlanFeed::start(known).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

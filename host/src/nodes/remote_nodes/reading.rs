@@ -27,7 +27,8 @@ impl RemoteNodes {
                 node.continues = node.claimed == Some(number);
                 node.stage = NodeStage::Prepares(number);
                 node.since = now;
-                node.send(&ToNode::Accepted(self.leader.job_for(&self.work, number, proof)));
+                let job = self.leader.job_for(&self.work, number, proof);
+                node.send(&ToNode::Accepted(Box::new(job)));
                 self.nodes.set_number(incarnation, number);
             }
             Err(error) => {
