@@ -378,6 +378,10 @@ fn the_help_says_where_a_job_may_be() {
               that has the store. The job may run on other machines [default: $SANDMILL_JOB_STORE, if no
               job directory is found]
 
+          --datastores <FILE>
+              The file of datastores: the stores that inputs may name, with their credentials. It must
+              be readable only by its owner [default: $SANDMILL_DATASTORES]
+
           --at-once
               Ends running mini-batches, too, instead of letting them finish within ten seconds
 

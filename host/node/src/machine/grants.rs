@@ -55,8 +55,9 @@ impl NodeMachine {
     }
 
     fn assign(&mut self, id: WorkerId, assignment: Assignment) {
-        let is_retry = assignment.attempt > 1;
-        let comes_first = is_retry && self.waiting.remove(&id).is_some();
+        // A waiting worker must not wait for objects.
+        let may_come_first = assignment.attempt > 1 && assignment.objects.is_empty();
+        let comes_first = may_come_first && self.waiting.remove(&id).is_some();
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let held = HeldAttempt::new(&assignment);
         if comes_first {

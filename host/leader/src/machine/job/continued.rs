@@ -136,9 +136,9 @@ impl JobMachine {
             return Some(news);
         }
         let (id, attempt) = match &news {
-            NodeNews::Started { id, attempt, .. } | NodeNews::Lost { id, attempt, .. } => {
-                (*id, *attempt)
-            }
+            NodeNews::Started { id, attempt, .. }
+            | NodeNews::Lost { id, attempt, .. }
+            | NodeNews::Unfetched { id, attempt, .. } => (*id, *attempt),
             NodeNews::Finished { report, .. } => (report.id, report.attempt),
             NodeNews::Returned(attempts) => {
                 attempts.iter().for_each(|attempt| self.return_unplanned(node, *attempt));

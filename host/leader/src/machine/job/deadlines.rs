@@ -57,13 +57,15 @@ impl JobMachine {
     }
 
     /// When the job fails for lack of progress. While a job winds down, this applies only to the writing of
-    /// results. A job that waits for its nodes makes no progress, and does not fail for it.
+    /// results. A job that waits for its nodes makes no progress, and does not fail for it. Neither does one whose
+    /// mini-batches wait for a node that can fetch their objects.
     fn progress_deadline(&self) -> Option<Duration> {
         let has_node = self.nodes.values().any(|node| !node.standing.is_ending);
         let waits_for_node = !has_node || self.hopeless_since.is_some();
         let can_work = self.ending.is_none() && !waits_for_node;
         let watched = can_work || !self.committing.is_empty();
-        watched.then(|| self.last_progress.saturating_add(self.policy.progress_timeout))
+        let since = self.last_progress.max(self.queue.troubled_until().unwrap_or_default());
+        watched.then(|| since.saturating_add(self.policy.progress_timeout))
     }
 
     /// Checks all deadlines except the one for progress. `decide` checks that one later, because a time-out

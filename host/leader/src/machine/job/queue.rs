@@ -189,7 +189,7 @@ impl MiniBatchQueue {
 
     /// Removes a mini-batch whose next attempt has at most this number.
     pub(super) fn take(&mut self, id: MiniBatchId, attempt: u32) -> Option<PendingMiniBatch> {
-        let taken = [&mut self.first, &mut self.retries].into_iter().find_map(|queue| {
+        let taken = [&mut self.first, &mut self.retries, &mut self.troubled].into_iter().find_map(|queue| {
             let fits = |pending: &PendingMiniBatch| {
                 pending.mini_batch.id == id && pending.attempt <= attempt
             };
@@ -205,6 +205,12 @@ impl MiniBatchQueue {
         if attempt == 1 {
             self.retries_in_a_row = 0;
         }
+    }
+
+    /// Until when mini-batches wait for another node that may fetch their objects. `None` if there are none.
+    pub(super) fn troubled_until(&self) -> Option<Duration> {
+        let troubled = self.troubled.iter().filter_map(|pending| pending.trouble.as_deref());
+        troubled.map(|trouble| trouble.due).max()
     }
 
     /// The next time at which a retry becomes due.

@@ -127,6 +127,8 @@ impl JobMachine {
                 continue;
             };
             let Some(pending) = self.queue.take_troubled(place) else { return };
+            // The job did not have to make progress while this mini-batch waited.
+            self.progressed();
             let grant = self.grant_of(&pending, id);
             self.note_grant(pending, id);
             grants.entry(id).or_default().push(grant);

@@ -223,7 +223,8 @@ impl Cluster {
             return;
         }
         let restored = self.log.lose_leader(&mut self.dice);
-        self.job = job_machine(&self.policy, restored);
+        // The workers have not been asked to end.
+        self.job = job_machine(&self.policy, Restored { has_shut_down: false, ..restored });
         if self.dice.one_in(2) {
             self.job.await_offers(self.now + Duration::from_millis(20));
         }
