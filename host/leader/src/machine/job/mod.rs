@@ -11,6 +11,7 @@ mod attempts;
 mod continued;
 mod deadlines;
 mod ending;
+mod fetch_trouble;
 mod granted;
 mod init;
 mod limits;

@@ -8,8 +8,8 @@
 //! Neither rule applies to a retry that is [overdue](QueueTurns::is_overdue), so that all retries begin in
 //! time.
 
+use super::fetch_trouble::FetchTrouble;
 use super::performer::AttemptWorker;
-use super::unfetched::FetchTrouble;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatch, MiniBatchId};
 use crate::protocol::QueuePolicy;
@@ -189,13 +189,15 @@ impl MiniBatchQueue {
 
     /// Removes a mini-batch whose next attempt has at most this number.
     pub(super) fn take(&mut self, id: MiniBatchId, attempt: u32) -> Option<PendingMiniBatch> {
-        let taken = [&mut self.first, &mut self.retries, &mut self.troubled].into_iter().find_map(|queue| {
-            let fits = |pending: &PendingMiniBatch| {
-                pending.mini_batch.id == id && pending.attempt <= attempt
-            };
-            let index = queue.iter().position(fits)?;
-            queue.remove(index)
-        })?;
+        let taken = [&mut self.first, &mut self.retries, &mut self.troubled].into_iter().find_map(
+            |queue| {
+                let fits = |pending: &PendingMiniBatch| {
+                    pending.mini_batch.id == id && pending.attempt <= attempt
+                };
+                let index = queue.iter().position(fits)?;
+                queue.remove(index)
+            },
+        )?;
         self.bytes -= taken.mini_batch.size();
         Some(taken)
     }

@@ -3,65 +3,15 @@
 //! the mini-batch runs without the object, as on one machine.
 
 use super::JobMachine;
+use super::fetch_trouble::{FetchTrouble, may_lack};
 use super::granted::GrantedMiniBatch;
 use super::performer::{AttemptWorker, LostAttempt};
-use super::queue::PendingMiniBatch;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::Grant;
 use crate::protocol::store::UnfetchedObject;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// An object is given up after this many failures.
-const MAX_FAILURES: u32 = 2;
-/// All objects of a mini-batch that are missing are given up after this many grants.
-const MAX_GRANTS: u32 = 8;
-
-/// The objects of a mini-batch that nodes could not fetch.
-#[derive(Clone, Debug)]
-pub(super) struct FetchTrouble {
-    /// The node that tried last. Another one shall try.
-    pub(super) node: NodeId,
-    /// When the same node may try again, if there is no other one.
-    pub(super) due: Duration,
-    /// How often each object failed, by its position in [`MiniBatch::reads`](crate::model::MiniBatch::reads).
-    failures: BTreeMap<u32, u32>,
-    /// How many grants have failed.
-    grants: u32,
-}
-
-impl PendingMiniBatch {
-    /// Whether these can be objects that a node was to fetch for this mini-batch.
-    fn may_lack(&self, objects: &[UnfetchedObject]) -> bool {
-        let files = self.mini_batch.reads().len();
-        let is_open = |object: &UnfetchedObject| {
-            (object.file as usize) < files && self.mini_batch.why_unfetched(object.file).is_none()
-        };
-        let can_lack_any = !objects.is_empty() && !self.mini_batch.is_unfetched();
-        can_lack_any && objects.iter().all(is_open)
-    }
-
-    /// Notes that a node could not fetch these objects. Failures that are final become part of the mini-batch.
-    fn note_unfetched(&mut self, node: NodeId, objects: Vec<UnfetchedObject>, due: Duration) {
-        let earlier = self.trouble.take();
-        let grants = earlier.as_ref().map_or(0, |trouble| trouble.grants) + 1;
-        let mut failures = earlier.map(|trouble| trouble.failures).unwrap_or_default();
-        let mut given_up: BTreeMap<u32, String> = self.mini_batch.unfetched.drain(..).collect();
-        let mut is_open = false;
-        for UnfetchedObject { file, reason, is_final } in objects {
-            let count = failures.entry(file).or_default();
-            *count += 1;
-            if is_final || *count >= MAX_FAILURES || grants >= MAX_GRANTS {
-                given_up.insert(file, reason);
-            } else {
-                is_open = true;
-            }
-        }
-        self.mini_batch.set_unfetched(given_up.into_iter().collect());
-        self.trouble = is_open.then(|| Box::new(FetchTrouble { node, due, failures, grants }));
-    }
-}
 
 impl JobMachine {
     /// Handles an attempt that did not begin, because a node could not fetch its objects.
@@ -78,7 +28,7 @@ impl JobMachine {
             return self.keep_granted(granted);
         }
         self.progressed();
-        if !granted.pending.may_lack(&objects) {
+        if !may_lack(&granted.pending.mini_batch, &objects) {
             return self.count_as_loss(node, granted);
         }
         let mut pending = granted.pending;
@@ -99,7 +49,9 @@ impl JobMachine {
         let may_join =
             self.policy.node_count.is_some_and(|count| self.nodes.len() < count as usize);
         let pause = if may_join { RetryPolicy::FETCH_JOIN_PAUSE } else { RetryPolicy::FETCH_PAUSE };
-        pending.note_unfetched(node, objects, self.now + pause);
+        let earlier = pending.trouble.take();
+        let due = self.now + pause;
+        pending.trouble = FetchTrouble::note(&mut pending.mini_batch, earlier, node, objects, due);
         self.put_back(pending);
     }
 

@@ -1,0 +1,62 @@
+//! The objects of a mini-batch that nodes could not fetch.
+
+use crate::model::{MiniBatch, NodeId};
+use crate::protocol::store::UnfetchedObject;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// An object is given up after this many failures.
+const MAX_FAILURES: u32 = 2;
+/// All objects of a mini-batch that are missing are given up after this many grants.
+const MAX_GRANTS: u32 = 8;
+
+/// The objects of a mini-batch that nodes could not fetch.
+#[derive(Clone, Debug)]
+pub(super) struct FetchTrouble {
+    /// The node that tried last. Another one shall try.
+    pub(super) node: NodeId,
+    /// When the same node may try again, if there is no other one.
+    pub(super) due: Duration,
+    /// How often each object failed, by its position in [`MiniBatch::reads`](crate::model::MiniBatch::reads).
+    failures: BTreeMap<u32, u32>,
+    /// How many grants have failed.
+    grants: u32,
+}
+
+/// Whether these can be objects that a node was to fetch for this mini-batch.
+pub(super) fn may_lack(mini_batch: &MiniBatch, objects: &[UnfetchedObject]) -> bool {
+    let files = mini_batch.reads().len();
+    let is_open = |object: &UnfetchedObject| {
+        (object.file as usize) < files && mini_batch.why_unfetched(object.file).is_none()
+    };
+    let can_lack_any = !objects.is_empty() && !mini_batch.is_unfetched();
+    can_lack_any && objects.iter().all(is_open)
+}
+
+impl FetchTrouble {
+    /// Notes that a node could not fetch these objects. Failures that are final become part of the mini-batch. Returns
+    /// the trouble that is left. `earlier`: that of the mini-batch before.
+    pub(super) fn note(
+        mini_batch: &mut MiniBatch,
+        earlier: Option<Box<Self>>,
+        node: NodeId,
+        objects: Vec<UnfetchedObject>,
+        due: Duration,
+    ) -> Option<Box<Self>> {
+        let grants = earlier.as_ref().map_or(0, |trouble| trouble.grants) + 1;
+        let mut failures = earlier.map(|trouble| trouble.failures).unwrap_or_default();
+        let mut given_up: BTreeMap<u32, String> = mini_batch.unfetched.drain(..).collect();
+        let mut is_open = false;
+        for UnfetchedObject { file, reason, is_final } in objects {
+            let count = failures.entry(file).or_default();
+            *count += 1;
+            if is_final || *count >= MAX_FAILURES || grants >= MAX_GRANTS {
+                given_up.insert(file, reason);
+            } else {
+                is_open = true;
+            }
+        }
+        mini_batch.set_unfetched(given_up.into_iter().collect());
+        is_open.then(|| Box::new(Self { node, due, failures, grants }))
+    }
+}
