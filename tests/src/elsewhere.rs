@@ -87,7 +87,7 @@ impl Elsewhere {
         }
     }
 
-    /// A text for snapshots: as [`redact`], also without the machine's name, the process and the age of things. `dir`
+    /// A text for snapshots: as [`redact`](crate::redact()), also without the machine's name, the process and the age of things. `dir`
     /// is the folder of the job.
     pub fn redacted(&self, text: &str, dir: &Path) -> String {
         let text = redact(&redact(text, dir), self.dir());

@@ -6,7 +6,7 @@ use super::run::{LoadedJob, RunArguments, output_path};
 use super::say;
 use crate::bus::JobToLead;
 use crate::engine::{JobFile, node_request};
-use crate::model::{Address, shell_word};
+use crate::model::shell_word;
 use crate::nodes::{Submitted, SubmittedJob, submit};
 use crate::spec::JobStorePlace;
 use std::path::Path;
@@ -72,12 +72,8 @@ pub(super) fn detach(
 
 /// Where the job is led, and how to follow it.
 fn leads_text(job: &str, machine: &str, (output, store, job_dir): (&Path, &Path, &Path)) -> String {
-    let (store, job_dir) = (store.display().to_string(), job_dir.display().to_string());
-    let place = match Address::looks_like_one(&store) {
-        false => format!("{} --store {}", shell_word(job), shell_word(&store)),
-        // These commands cannot read a job store at an address.
-        true => format!("{} (on {machine})", shell_word(&job_dir)),
-    };
+    let store = store.display().to_string();
+    let place = format!("{} --store {}", shell_word(job), shell_word(&store));
     format!(
         "job {job}: the machine {machine} leads it\n  \
            output     {}\n  \
@@ -85,7 +81,8 @@ fn leads_text(job: &str, machine: &str, (output, store, job_dir): (&Path, &Path,
            state      sandmill status {place}\n  \
            logs       sandmill logs {place}\n  \
            to end it  sandmill cancel {place}",
-        output.display()
+        output.display(),
+        job_dir = job_dir.display()
     )
 }
 
@@ -109,9 +106,9 @@ mod tests {
         job nightly: the machine machine-2 leads it
           output     s3://b/out
           directory  /j/a (on machine-2)
-          state      sandmill status /j/a (on machine-2)
-          logs       sandmill logs /j/a (on machine-2)
-          to end it  sandmill cancel /j/a (on machine-2)
+          state      sandmill status nightly --store s3://b/jobs
+          logs       sandmill logs nightly --store s3://b/jobs
+          to end it  sandmill cancel nightly --store s3://b/jobs
         ");
     }
 }

@@ -40,7 +40,7 @@ pub(super) enum HeldState {
 #[derive(Clone, Debug)]
 pub(super) struct FailedFetch {
     pub(super) reason: String,
-    /// See [`UnfetchedObject::is_final`].
+    /// See [`UnfetchedObject::is_final`](crate::protocol::store::UnfetchedObject::is_final).
     pub(super) is_final: bool,
 }
 
