@@ -61,7 +61,7 @@ fn assert_complete(ran: &Ran) {
 /// plans the rest.
 #[test]
 fn a_half_planned_job_continues_with_its_plan() {
-    let ran = run_on(lost_at("plan-written:3"), "second", &[]);
+    let ran = run_on(lost_at("plan-written:2"), "second", &[]);
     ran.exits_with(0);
     assert_complete(&ran);
     let events = events(&ran, "second");
@@ -89,7 +89,7 @@ fn a_damaged_plan_is_planned_again() {
         ("all missing", |files| files.iter().for_each(|file| fs::remove_file(file).unwrap())),
     ];
     for (what, damage) in damages {
-        let job = lost_at("plan-written:4");
+        let job = lost_at("plan-written:2");
         damage(&plan_files(&job.path("")));
         let ran = run_on(job, "second", &[]);
         ran.exits_with(0);
