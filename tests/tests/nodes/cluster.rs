@@ -175,6 +175,20 @@ impl Cluster {
         }
     }
 
+    /// Waits until agents have said this so many times, all together.
+    #[track_caller]
+    pub(crate) fn until_said(&self, text: &str, times: usize) {
+        let begun = Instant::now();
+        loop {
+            let said: String = self.agents.iter().map(Agent::said).collect();
+            if said.matches(text).count() >= times {
+                return;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "not said: {text}\n{said}");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// A connection of a client that is not an agent.
     pub(crate) fn client(&self) -> Bus {
         client_at(self.broker.url())

@@ -80,14 +80,15 @@ fn a_submitted_job_needs_no_submitter() {
 
 /// A killed leader loses nothing, and its agent lets the other one continue.
 #[test]
-fn another_agent_continues_after_a_killed_leader() {
+fn an_agent_continues_after_a_killed_leader() {
     let mut cluster = Cluster::new();
     let (job, leader) = submitted(&mut cluster, 2);
     cluster.agent(leader).signal_leader(Signal::KILL);
     let begun = Instant::now();
-    cluster.until_one_says(LEADS, Some(leader));
+    // It may be the same agent, if the other one has not joined yet.
+    cluster.until_said(LEADS, 2);
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
-    until_completed(&cluster, &job, Some(leader));
+    until_completed(&cluster, &job, None);
     cluster.agent(leader).until("the leader of the job test is lost");
 }
 
