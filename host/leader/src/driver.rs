@@ -150,6 +150,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let mut machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
         if has_earlier_run && job.remote.is_some() {
             machine.await_offers(OFFERS_WITHIN);
+            let known = job.plan.as_ref().and_then(|plan| plan.known.as_ref());
+            machine.know_plan_until(known.map_or(0, |known| known.position.mini_batches));
         }
         let control = Control::open(&job.job_dir, &job.spec.name, job.claim.id(), cancel);
         let (control, socket_error) = match control {

@@ -427,7 +427,12 @@ impl JobPart {
 
     /// When the agent gives up a store that does not answer.
     fn sync_deadline(&self, syncing: &Syncing) -> Duration {
-        syncing.since.saturating_add(self.options.leader_patience)
+        // A store may take long, and an upload has a patience of its own for one that fails.
+        let is_upload = |work: &Work| matches!(work.durable, Durable::Store(..));
+        match self.work.as_ref().is_some_and(is_upload) {
+            true => Duration::MAX,
+            false => syncing.since.saturating_add(self.options.leader_patience),
+        }
     }
 
     fn check_silence(&mut self) {

@@ -10,6 +10,7 @@ use crate::model::{AttemptReport, JobDir, MiniBatchId, NodeId, OutputHeader, Wor
 use crate::opening::{at_its_path, folder_at_its_path};
 use crate::protocol::NodeReport;
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -44,8 +45,19 @@ impl MirrorError {
         Self::Wrong(text.to_owned())
     }
 
+    /// An error of the leader's disk, or of a name in the pack: only the node is to blame for a name that is too long, or
+    /// that comes twice.
     fn disk(action: &'static str, path: &std::path::Path, source: io::Error) -> Self {
-        Self::Disk { action, path: path.to_owned(), source }
+        let errno = Errno::from_io_error(&source);
+        match errno {
+            Some(
+                Errno::EXIST | Errno::NOTDIR | Errno::ISDIR | Errno::NAMETOOLONG | Errno::LOOP,
+            ) => Self::Wrong(format!("{} cannot be written: {source}", path.display())),
+            _ if source.kind() == io::ErrorKind::InvalidInput => {
+                Self::Wrong("it names a file with a zero byte".to_owned())
+            }
+            _ => Self::Disk { action, path: path.to_owned(), source },
+        }
     }
 }
 

@@ -96,3 +96,22 @@ fn a_missing_object_is_missing_everywhere() {
     bench.comes("a", None);
     assert_eq!(bench.next(), (2, vec![]));
 }
+
+/// Two objects do not fit together. The second try must not wait for room that idle objects of the first one take.
+#[test]
+fn objects_that_never_fit_together_fail_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut bench = PrefetchFixture::keeping(dir, &[("a", 60), ("b", 60)]);
+    bench.want_known(1, &["a", "b"]);
+    bench.comes("a", None);
+    let failed = |report: Option<StagingReport>| {
+        let Some(StagingReport::Ready(number, failed)) = report else {
+            panic!("the request is complete");
+        };
+        (number, failed.iter().map(|object| object.file).collect::<Vec<_>>())
+    };
+    assert_eq!(failed(bench.arrivals.blocking_recv()), (1, vec![1]));
+    bench.release(1);
+    bench.want_known(2, &["a", "b"]);
+    assert_eq!(failed(bench.arrivals.blocking_recv()), (2, vec![1]));
+}

@@ -179,7 +179,9 @@ impl Prefetcher {
                 self.make_room(bytes, &objects);
             }
             let has_room = self.used.saturating_add(bytes) <= self.plan.room;
-            if !has_room && !self.held.is_empty() && !is_hopeless {
+            // Idle objects that stay are those of this request. They never make room by themselves.
+            let may_get_room = self.held.values().any(|held| !held.is_idle());
+            if !has_room && may_get_room && !is_hopeless {
                 self.waiting.push_front(WaitingObject { number, files, objects: Some(objects) });
                 return;
             }

@@ -29,7 +29,8 @@ impl JobMachine {
     /// Takes over an attempt, if its mini-batch needs it. Returns whether the node may go on with it.
     fn takes_over(&mut self, node: NodeId, continued: &ContinuedAttempt) -> bool {
         let ContinuedAttempt { id, attempt, .. } = *continued;
-        if self.ending.is_some() || !(1..=self.policy.max_try).contains(&attempt) {
+        let is_known = id.0 < self.same_plan_until && self.ending.is_none();
+        if !is_known || !(1..=self.policy.max_try).contains(&attempt) {
             return false;
         }
         if let Some(pending) = self.queue.take(id, attempt) {
@@ -116,6 +117,12 @@ impl JobMachine {
                 self.order(node, Order::Cancel { id, attempt: continued.attempt });
             }
         }
+    }
+
+    /// Mini-batches from this number on may differ from those of an earlier leader, whose plan has not come that far or is
+    /// not known. Their attempts are not taken over.
+    pub fn know_plan_until(&mut self, number: u64) {
+        self.same_plan_until = number;
     }
 
     /// Grants nothing until then, so that nodes can first offer what they have from an earlier leader.

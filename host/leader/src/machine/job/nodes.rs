@@ -123,7 +123,7 @@ impl JobMachine {
 
     /// Requests this many workers of a node, unless the same request was sent a moment ago, and the node has not
     /// answered since.
-    fn want(&mut self, id: NodeId, wanted: u32) {
+    pub(super) fn want(&mut self, id: NodeId, wanted: u32) {
         let now = self.now;
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let is_repeated =

@@ -70,6 +70,8 @@ impl PendingMiniBatch {
             begun: turns.begun,
             due: turns.now.saturating_add(pause),
             trap_digest: trap_digest(failure),
+            // The objects have come.
+            trouble: None,
             ..self
         }
     }

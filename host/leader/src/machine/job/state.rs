@@ -33,6 +33,8 @@ pub struct JobMachine {
     pub(super) unplanned: BTreeMap<MiniBatchId, Vec<UnplannedAttempt>>,
     /// Until when nodes may offer attempts of an earlier leader before anything is granted.
     pub(super) offers_until: Duration,
+    /// The mini-batches before this number are those of the earlier leaders.
+    pub(super) same_plan_until: u64,
     /// Mini-batches that were granted to nodes.
     pub(super) granted: HashMap<MiniBatchId, GrantedMiniBatch>,
     /// How long attempts take.
@@ -136,6 +138,7 @@ impl JobMachine {
             joined: 0,
             unplanned: BTreeMap::new(),
             offers_until: Duration::ZERO,
+            same_plan_until: u64::MAX,
             granted: HashMap::new(),
             times: AttemptTimes::default(),
             slow_check: None,

@@ -108,7 +108,7 @@ impl JobMachine {
         };
         if let Some(id) = self.node_besides(avoided, has_room) {
             let live = self.nodes.get(&id).map_or(0, |node| node.standing.live());
-            self.order(id, Order::Want(live + 1));
+            self.want(id, live + 1);
         }
     }
 

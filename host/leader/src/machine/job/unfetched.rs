@@ -96,7 +96,10 @@ impl JobMachine {
             return other;
         }
         let can_work = |(id, node): (&NodeId, &super::node::JobNode)| {
-            *id != avoided && !node.standing.is_ending && !self.is_hopeless(node)
+            // Its machine may have no room for workers.
+            let may_have_worker = node.standing.live() > 0 || self.now < due;
+            let is_other = *id != avoided && may_have_worker;
+            is_other && !node.standing.is_ending && !self.is_hopeless(node)
         };
         if self.nodes.iter().any(can_work) {
             self.want_worker_besides(avoided);

@@ -4,7 +4,9 @@
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
 use crate::model::{EndedBy, NodeId};
-use crate::protocol::{GrowingQueues, NodeNews, Order, WorkersEnd, WorkersStanding};
+use crate::protocol::{
+    ContinuedAttempt, GrowingQueues, NodeNews, Order, WorkersEnd, WorkersStanding,
+};
 
 pub(super) const A: NodeId = NodeId(0);
 pub(super) const B: NodeId = NodeId(1);
@@ -396,4 +398,24 @@ fn a_node_that_drains_is_left_alone() {
     let outputs = report_state(&mut job, A, ended);
     let wants = |output: &JobOutput| matches!(output, JobOutput::Order(A, Order::Want(_)));
     assert!(!outputs.iter().any(wants), "{outputs:?}");
+}
+
+/// A node offers attempts of an earlier leader. Those beyond the plan that both leaders have may be others.
+#[test]
+fn only_attempts_of_the_known_plan_are_taken_over() {
+    let mut job = on_two_nodes(policy(), 3);
+    job.know_plan_until(2);
+    let attempts = (0..3).map(|id| ContinuedAttempt {
+        id: MiniBatchId(id),
+        attempt: 1,
+        runs_on: None,
+        age: Duration::ZERO,
+    });
+    let news = NodeNews::Continues(attempts.collect());
+    let outputs = send(&mut job, JobMessage::Node(A, news), 1);
+    let declined = outputs.iter().filter_map(|output| match output {
+        JobOutput::Order(A, Order::Cancel { id, .. }) => Some(id.0),
+        _ => None,
+    });
+    assert_eq!(declined.collect::<Vec<_>>(), [2]);
 }
