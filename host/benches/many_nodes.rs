@@ -93,7 +93,8 @@ fn main() -> Result<(), Anything> {
     let prepared = Arc::new(Mutex::new(None));
     let mut threads = Vec::new();
     for number in 0..arguments.connections {
-        let (arguments, prepared) = (arguments.clone(), prepared.clone());
+        let arguments = arguments.clone();
+        let prepared = prepared.clone();
         threads.push(thread::spawn(move || Machine::begin(number, &arguments, prepared)?.run()));
     }
     for thread in threads {

@@ -69,7 +69,8 @@ impl Proxy {
                     (&client, &server, Direction::ToServer),
                     (&server, &client, Direction::ToClients),
                 ] {
-                    let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                    let from = from.try_clone().unwrap();
+                    let to = to.try_clone().unwrap();
                     let shared = passes.clone();
                     thread::spawn(move || {
                         let _ = pass_on(&from, &to, direction, &shared);

@@ -9,6 +9,7 @@
 //! - [`CommitLog`] appends records and writes snapshots;
 //! - [`try_folder`] tries whether a folder can be such a store, and [`try_store`] tries another store;
 //! - [`StoreBelow`] is one folder of a store, such as that of one job;
+//! - [`ObjectCutter`] cuts long contents into objects;
 //! - [`JobLogs`] finds and begins the logs of a job: each run that starts over has a log of its own;
 //! - [`RecordSeries`] are records beside the log of a run, which decide nothing.
 //!
@@ -22,6 +23,7 @@ mod error;
 mod folder_store;
 mod job_logs;
 mod log_store;
+mod object_cutter;
 mod own_object;
 mod record;
 mod series;
@@ -37,6 +39,7 @@ pub use error::LogError;
 pub use folder_store::FolderStore;
 pub use job_logs::{JobLogs, RunList, RunLog, is_run_id};
 pub use log_store::LogStore;
+pub use object_cutter::{CreateObject, OBJECT_BYTES, ObjectCutter};
 pub use own_object::create_own;
 pub use record::{LogPosition, Record, RecordDamage, Writer};
 pub use series::RecordSeries;

@@ -138,7 +138,8 @@ impl Model {
         }
         let id = self.begins;
         let first = Record { leader: id, content: Content::TakeOver };
-        let (next, rows) = (self.log.len(), rows_of(&self.log));
+        let next = self.log.len();
+        let rows = rows_of(&self.log);
         let leader = Leader { id, phase: Phase::Creates(first), next, rows, has_end };
         let after = Model { begins: id + 1, ..self.with(process, leader) };
         steps.push((format!("leader {id} reads {next} records"), after));
@@ -271,7 +272,8 @@ impl Model {
 impl Leader {
     /// The leader after this record of it is in the log.
     fn after(self, record: Record) -> Leader {
-        let (mut rows, mut has_end) = (self.rows, self.has_end);
+        let mut rows = self.rows;
+        let mut has_end = self.has_end;
         match record.content {
             Content::Rows(row) => rows |= 1 << row,
             Content::End => has_end = true,

@@ -22,14 +22,14 @@ use super::reserve::Reserve;
 use crate::fail_point;
 use crate::files::remove_tree;
 use crate::journal::journal_files;
-use crate::model::{JobDir, JobResult, JobStatus, unfinished};
+use crate::model::{JobDir, JobResult, JobStatus, only_name, unfinished};
 use crate::opening;
 use jiff::Timestamp;
 use rustix::fs::Mode;
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// What a job needs of its job directory.
 #[derive(Clone, Debug)]
@@ -543,12 +543,11 @@ fn remove_run(
     let old_output = resolve(&root.join(&run.output))?;
     if old_output.starts_with(root) && refuse_misplaced(job_dir, root, &old_output).is_ok() {
         removed.push(old_output);
-    } else if let (true, Some(file)) = (run.output == output, &run.output_file) {
-        let mut parts = Path::new(file).components();
-        if let (Some(Component::Normal(file)), None) = (parts.next(), parts.next()) {
-            removed.push(output.join(file));
-            removed.push(output.join(unfinished(&file.to_string_lossy())));
-        }
+    } else if run.output == output
+        && let Some(file) = run.output_file.as_ref().and_then(|file| only_name(file.as_ref()))
+    {
+        removed.push(output.join(file));
+        removed.push(output.join(unfinished(&file.to_string_lossy())));
     }
     removed.iter().try_for_each(|path| {
         remove_tree(path).map_err(|e| ClaimError::io("remove the earlier run's", path, e))

@@ -98,7 +98,8 @@ pub use prepare_error::PreparationError;
 pub use presence::show_successor;
 pub use published::RunToPublish;
 pub use sandmill_commit_log::{
-    LogError, LogStore, TrialError, create_own, is_run_id, try_folder, try_store,
+    CreateObject, LogError, LogStore, OBJECT_BYTES, ObjectCutter, TrialError, create_own,
+    is_run_id, try_folder, try_store,
 };
 pub use settings_in_force::RUNS_AS_ROOT;
 pub use shared_logs::{LastWord, NodeLogs, write_node_logs};

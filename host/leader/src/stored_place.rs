@@ -1,7 +1,7 @@
 //! A job store as commands see it: a folder, or an address in a store.
 
 use super::view_error::ViewError;
-use crate::model::Address;
+use crate::model::{Address, only_name};
 use sandmill_commit_log::{FolderStore, JobLogs, LogStore, StoreBelow};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -70,6 +70,20 @@ impl StorePlace {
         names.retain(is_job);
         names.sort();
         Ok(names)
+    }
+
+    /// The part of the job with this name. `None` if there is no such job.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(super) fn find(&self, name: &str) -> io::Result<Option<StoredPlace>> {
+        let is_name = only_name(name.as_ref()).is_some_and(|only| only == name);
+        // A folder that is being removed has such a name.
+        if !is_name || name.starts_with('.') {
+            return Ok(None);
+        }
+        let has_runs = self.objects.folders(name)?.iter().any(|folder| folder == "runs");
+        Ok(has_runs.then(|| self.job(name)))
     }
 
     /// The part of the job with this name, which consists of one part of a path.

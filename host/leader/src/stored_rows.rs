@@ -1,7 +1,7 @@
 //! The rows and files that nodes of other machines leave as objects in the job's store, until the leader has read them.
 //! The leader that ends the job removes the objects that it has not read.
 
-use sandmill_commit_log::LogStore;
+use sandmill_commit_log::{LogStore, remove_objects};
 use std::io;
 
 /// The folder of these objects, in the folder of a run. It has a folder for each incarnation of a node.
@@ -20,9 +20,7 @@ pub fn remove_stored_rows(
     let folder = format!("{run}/{STORED_ROWS}");
     for node in store.folders(&folder)?.iter().filter(|node| may_go(node)) {
         let of_node = format!("{folder}/{node}");
-        for name in store.list(&of_node)? {
-            store.remove(&format!("{of_node}/{name}"))?;
-        }
+        remove_objects(store, &of_node, &store.list(&of_node)?)?;
     }
     Ok(())
 }

@@ -57,14 +57,11 @@ impl StoredView {
     /// # Errors
     /// If there is no such job, if the store fails, or if the cache folder cannot be used.
     pub fn open(store: &StorePlace, name: &str, cache: &Path) -> Result<Self, ViewError> {
-        let names = store.names();
-        let names =
-            names.map_err(|source| JournalError::no_store(store.shown().to_owned(), source))?;
         remove_unused(&copied_logs_folder(cache));
-        if !names.iter().any(|known| known == name) {
-            return Err(ViewError::no_job(store.shown(), name, &names));
-        }
-        let place = store.job(name);
+        let failed = |source| JournalError::no_store(store.shown().to_owned(), source);
+        let Some(place) = store.find(name).map_err(failed)? else {
+            return Err(ViewError::no_job(store.shown(), name, &store.names().map_err(failed)?));
+        };
         let mut view = Self {
             copies: copies_of(cache, &place.shown, name),
             place,

@@ -73,7 +73,7 @@ pub use output_format::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting, unfinished,
 };
 pub use partition_format::{ParsePartitionFormatError, PartitionFormat};
-pub use paths::{CONTROL_SOCKET, JobDir, LOCK_FILE, rotated};
+pub use paths::{CONTROL_SOCKET, JobDir, LOCK_FILE, is_inside, only_name, rotated};
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError, Profiler};
 pub use python::{PythonRuntime, ScriptLanguage, package_name};

@@ -1,7 +1,8 @@
 //! The layout of a job directory.
 
 use super::{MiniBatchId, NodeId, WorkerId};
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::{Component, Path, PathBuf};
 
 /// The file that a running job locks, in its job directory or in an output folder elsewhere.
 pub const LOCK_FILE: &str = ".sandmill-lock";
@@ -9,6 +10,21 @@ pub const LOCK_FILE: &str = ".sandmill-lock";
 /// The socket in a job directory. Through it, the job's owner queries the status of a running job, or ends
 /// the job.
 pub const CONTROL_SOCKET: &str = "control.sock";
+
+/// Whether a path is relative, has a part, and cannot lead out of the folder that it is below.
+pub fn is_inside(path: &Path) -> bool {
+    let mut parts = path.components();
+    !path.as_os_str().is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
+}
+
+/// The only part of a path. `None` if it has several parts, or leads to another folder.
+pub fn only_name(path: &Path) -> Option<&OsStr> {
+    let mut parts = path.components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(name)), None) => Some(name),
+        _ => None,
+    }
+}
 
 /// A job directory. All paths in it are built here.
 ///

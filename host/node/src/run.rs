@@ -242,7 +242,8 @@ impl RunningJob {
     fn give_all(&mut self, worker: WorkerId, ready: Vec<Assignment>) -> Vec<NodeMessage> {
         let mut messages = Vec::new();
         for assignment in ready {
-            let (id, attempt) = (assignment.mini_batch.id, assignment.attempt);
+            let id = assignment.mini_batch.id;
+            let attempt = assignment.attempt;
             messages.push(NodeMessage::Fetched(worker, id, attempt));
             self.give(worker, assignment);
         }

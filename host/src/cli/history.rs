@@ -151,7 +151,8 @@ fn stored_text(stored: &KnownInStore, clock: Timestamp) -> String {
     }
     if let Some(cancel) = &stored.cancel {
         let how = if cancel.at_once { ", at once" } else { "" };
-        let (host, ago) = (on_one_line(&cancel.host), age(cancel.at, clock));
+        let host = on_one_line(&cancel.host);
+        let ago = age(cancel.at, clock);
         text += &format!("  {:<14}requested {ago} ago on {host}{how}\n", "cancel");
     }
     text

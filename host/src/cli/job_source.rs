@@ -10,11 +10,11 @@ use super::policy::PolicyArgument;
 use super::which::{JobArgument, is_job_dir};
 use crate::compile::Cache;
 use crate::engine::{CancelRequest, JobState, LastWord, StorePlace, StoredView, is_locked};
-use crate::model::{JobDir, on_one_line, shell_word};
+use crate::model::{JobDir, on_one_line, only_name, shell_word};
 use crate::report::{History, LogFolders, ReportPaths, Resume};
 use anyhow::{Context, anyhow};
 use std::io::ErrorKind;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The environment variable with the job store.
@@ -63,8 +63,7 @@ impl AnyJobArgument {
 
     /// Whether the job was not given as a path.
     fn may_be_name(&self) -> bool {
-        let mut parts = self.job.given().unwrap_or(Path::new("name")).components();
-        matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+        self.job.given().is_none_or(|given| only_name(given).is_some())
     }
 
     fn in_store(&self, store: &Path, config: &Config) -> Result<JobSource, Problem> {

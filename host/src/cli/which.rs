@@ -4,9 +4,9 @@
 use super::config::Config;
 use super::exit::Problem;
 use crate::engine::JobState;
-use crate::model::{JobDir, nearest};
+use crate::model::{JobDir, nearest, only_name};
 use anyhow::anyhow;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// The maximum number of names that an error lists.
 const MAX_NAMED: usize = 10;
@@ -48,8 +48,7 @@ fn find(job: Option<&Path>, jobs: &Path) -> anyhow::Result<PathBuf> {
     if is_job_dir(given) {
         return Ok(given.to_owned());
     }
-    let mut parts = given.components();
-    if let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) {
+    if let Some(name) = only_name(given) {
         let named = jobs.join(name);
         if is_job_dir(&named) {
             return Ok(named);

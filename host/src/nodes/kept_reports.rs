@@ -98,7 +98,8 @@ mod tests {
 
     fn finished(worker: u32, id: u64) -> NodeReport {
         let report = Box::new(AttemptReport { id: MiniBatchId(id), ..AttemptReport::sample() });
-        let (worker, age) = (WorkerId(worker), Duration::from_secs(1));
+        let worker = WorkerId(worker);
+        let age = Duration::from_secs(1);
         NodeReport::News(NodeNews::Finished { worker, age, has_run: true, report })
     }
 

@@ -3,15 +3,14 @@
 //! order of the reports, then the files in the order of the index.
 
 use crate::bus::{StoredPack, decode_message, encode_message};
+use crate::engine::{CreateObject, ObjectCutter};
 use crate::model::{MiniBatchId, NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodeReport};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-/// The length of an object, in bytes. Only the last object of a pack is shorter.
-pub(super) const OBJECT_BYTES: usize = 8 << 20;
 /// The longest index, in bytes.
 const MAX_INDEX_BYTES: u64 = 256 << 20;
 /// Folders of the log tree that have a folder for each node.
@@ -93,21 +92,10 @@ pub(super) fn is_log_of(path: &Path, node: NodeId) -> bool {
     })
 }
 
-/// Whether a path cannot lead out of the folder that it is below.
-pub(super) fn is_inside(path: &Path) -> bool {
-    let mut parts = path.components();
-    !path.as_os_str().is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
-}
-
-/// Creates the object of a pack with this number.
-type CreateObject<'a, E> = dyn FnMut(u32, &[u8]) -> Result<(), E> + 'a;
-
 /// Writes the bytes of a pack to objects.
 pub(super) struct PackWriter<'a, E> {
     create: &'a mut CreateObject<'a, E>,
-    /// The bytes that come into the next object.
-    buffer: Vec<u8>,
-    objects: u32,
+    cutter: ObjectCutter,
     bytes: u64,
     digest: Sha256,
 }
@@ -119,7 +107,7 @@ impl<'a, E> PackWriter<'a, E> {
         create: &'a mut CreateObject<'a, E>,
     ) -> Result<Self, E> {
         let digest = Sha256::new();
-        let mut writer = Self { create, buffer: Vec::new(), objects: 0, bytes: 0, digest };
+        let mut writer = Self { create, cutter: ObjectCutter::default(), bytes: 0, digest };
         // Plain data always encodes. If it did not, the leader would refuse the pack.
         let index = encode_message(&entries).unwrap_or_default();
         writer.write(&(index.len() as u64).to_be_bytes())?;
@@ -127,35 +115,17 @@ impl<'a, E> PackWriter<'a, E> {
         Ok(writer)
     }
 
-    pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), E> {
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), E> {
         self.digest.update(bytes);
         self.bytes += bytes.len() as u64;
-        while !bytes.is_empty() {
-            let room = OBJECT_BYTES - self.buffer.len();
-            let (some, rest) = bytes.split_at(room.min(bytes.len()));
-            self.buffer.extend_from_slice(some);
-            bytes = rest;
-            if self.buffer.len() == OBJECT_BYTES {
-                self.create_object()?;
-            }
-        }
-        Ok(())
-    }
-
-    fn create_object(&mut self) -> Result<(), E> {
-        (self.create)(self.objects, &self.buffer)?;
-        self.objects += 1;
-        self.buffer.clear();
-        Ok(())
+        self.cutter.write(bytes, self.create)
     }
 
     /// Writes the last object. Returns what the report says of the pack.
-    pub(super) fn end(mut self, number: u64) -> Result<StoredPack, E> {
-        if !self.buffer.is_empty() {
-            self.create_object()?;
-        }
+    pub(super) fn end(self, number: u64) -> Result<StoredPack, E> {
+        let objects = self.cutter.end(self.create)?;
         let sha256 = self.digest.finalize().into();
-        Ok(StoredPack { number, objects: self.objects, bytes: self.bytes, sha256 })
+        Ok(StoredPack { number, objects, bytes: self.bytes, sha256 })
     }
 }
 
@@ -178,6 +148,8 @@ pub(super) fn read_index(bytes: &mut dyn Read) -> io::Result<Vec<PackEntry>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::OBJECT_BYTES;
+    use crate::model::is_inside;
 
     #[test]
     fn a_pack_is_divided_into_objects() {

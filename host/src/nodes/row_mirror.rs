@@ -2,11 +2,9 @@
 //! job directory, where the leader commits them as if workers of its own had left them. A node may be hostile: nothing
 //! here trusts what a pack says.
 
-use super::pack::{
-    EntryKind, PackEntry, PackPlace, is_inside, is_log_of, places_of, read_index, with_rows,
-};
+use super::pack::{EntryKind, PackEntry, PackPlace, is_log_of, places_of, read_index, with_rows};
 use crate::files::{OutputError, PartFile};
-use crate::model::{AttemptReport, JobDir, MiniBatchId, NodeId, OutputHeader, WorkerId};
+use crate::model::{AttemptReport, JobDir, MiniBatchId, NodeId, OutputHeader, WorkerId, is_inside};
 use crate::opening::{at_its_path, folder_at_its_path};
 use crate::protocol::NodeReport;
 use rustix::fs::{Mode, OFlags};

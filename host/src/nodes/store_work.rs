@@ -2,12 +2,11 @@
 //! leader. It gives out numbers of nodes, and reads the rows and files that nodes have put there.
 
 use super::log_tails::NodeTails;
-use super::pack::OBJECT_BYTES;
 use super::proof::{take_number, was_given};
 use super::row_mirror::{MirrorError, RowMirror};
 use super::upload::{object_name, rows_folder};
 use crate::bus::StoredPack;
-use crate::engine::{LogStore, RemoteWork, remove_stored_rows};
+use crate::engine::{LogStore, OBJECT_BYTES, RemoteWork, remove_stored_rows};
 use crate::model::{MiniBatchId, NodeId, WorkerId, random_name};
 use crate::opening::at_its_path;
 use crate::protocol::{NodeNews, NodeReport};
@@ -166,7 +165,8 @@ impl StoreWork {
         work: impl FnOnce(&Shared) -> StoreOutcome + Send + 'static,
     ) {
         let incarnation = incarnation.to_owned();
-        let (shared, sender) = (self.shared.clone(), self.sender.clone());
+        let shared = self.shared.clone();
+        let sender = self.sender.clone();
         let run = move || {
             let outcome = work(&shared);
             // If this fails, the job has ended.

@@ -8,13 +8,13 @@ use super::pack::{
 use crate::bus::{FromNode, StoredPack};
 use crate::engine::{LogError, LogStore, STORED_ROWS, create_own};
 use crate::files::publish::discard_files;
+use crate::files::read_range;
 use crate::model::{JobDir, MiniBatchId, WorkerId};
 use crate::opening::regular_at_its_path;
 use crate::protocol::NodeReport;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind};
-use std::os::unix::fs::FileExt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,8 +25,6 @@ use std::time::{Duration, Instant};
 const MAX_DEPTH: usize = 80;
 /// The most entries of a pack. They are more than what can be published.
 const MAX_ENTRIES: usize = 300_000;
-/// How much is read of a file at once, in bytes.
-const READ_BYTES: u64 = 1 << 20;
 /// The pause after the store has failed several times.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -224,15 +222,6 @@ fn copy(
     length: u64,
     writer: &mut PackWriter<'_, AgentError>,
 ) -> Result<(), AgentError> {
-    let mut done = 0;
-    let mut bytes = Vec::new();
-    while done < length {
-        let some = READ_BYTES.min(length - done);
-        bytes.resize(usize::try_from(some).unwrap_or_default(), 0);
-        let read = file.read_exact_at(&mut bytes, offset + done);
-        read.map_err(|source: io::Error| AgentError::local("read", path, source))?;
-        writer.write(&bytes)?;
-        done += some;
-    }
-    Ok(())
+    let failed = |source| AgentError::local("read", path, source);
+    read_range(file, offset, length, failed, &mut |bytes| writer.write(bytes))
 }

@@ -23,7 +23,8 @@ impl PrefetchFixture {
         };
         let (events, receiver) = channel();
         let (sender, arrivals) = unbounded_channel();
-        let (fetcher_events, progress) = (events.clone(), Arc::new(FetchProgress::default()));
+        let fetcher_events = events.clone();
+        let progress = Arc::new(FetchProgress::default());
         bench.thread = Some(std::thread::spawn(move || {
             run(plan, &receiver, &fetcher_events, sender, progress);
         }));

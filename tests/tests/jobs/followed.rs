@@ -42,7 +42,8 @@ fn until_it_runs(other: &Elsewhere) -> String {
 #[test]
 fn a_job_is_followed_from_another_machine() {
     let running = printing_job("2500").start(&[]);
-    let (other, dir) = (elsewhere(&running), running.dir().to_owned());
+    let other = elsewhere(&running);
+    let dir = running.dir().to_owned();
     let status = until_it_runs(&other);
     assert_snapshot!(steady(&other.redacted(&status, &dir)), @"
     Job test is running (process [PID] on [HOST]).
@@ -148,7 +149,8 @@ fn a_failed_job_is_explained_on_another_machine() {
 #[test]
 fn a_job_is_cancelled_from_another_machine() {
     let running = printing_job("2500").start(&[]);
-    let (other, dir) = (elsewhere(&running), running.dir().to_owned());
+    let other = elsewhere(&running);
+    let dir = running.dir().to_owned();
     until_it_runs(&other);
     let asked = other.run(&["cancel", "test", "--wait"]);
     assert_eq!(asked.code, Some(0), "{asked:?}");
@@ -173,7 +175,8 @@ fn a_job_is_cancelled_from_another_machine() {
 fn a_second_request_may_be_more_urgent() {
     let job = texts("hostile_files").yaml("arguments: [--do, sleep]\nrun_invocation_timeout: 120");
     let running = in_store(job).start(&[]);
-    let (other, dir) = (elsewhere(&running), running.dir().to_owned());
+    let other = elsewhere(&running);
+    let dir = running.dir().to_owned();
     until_it_runs(&other);
     assert_eq!(other.run(&["cancel", "test"]).code, Some(0));
     let winding = other.until(&["status", "test"], |seen| seen.stdout.contains("winding down"));

@@ -68,7 +68,8 @@ impl ChaosJobs {
         let ran = calm.command(&["run", "calm.yaml", "--broker", "none"]);
         ran.exits_with(0);
         let output = ran.dir().join("shared/out/calm");
-        let (rows, files) = (sorted(&read_file(&output)), files_of(&output));
+        let rows = sorted(&read_file(&output));
+        let files = files_of(&output);
         assert_eq!(rows.len(), FILES);
         assert_eq!(files.len(), 2 * FILES, "{files:?}");
         Self { folder: ran.into_job(), count: 0, rows, files }

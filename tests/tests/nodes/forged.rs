@@ -214,7 +214,8 @@ struct FalseLeader {
 
 impl FalseLeader {
     fn new(cluster: &Cluster) -> Self {
-        let (bus, key) = (cluster.client(), LinkKey::new().unwrap());
+        let bus = cluster.client();
+        let key = LinkKey::new().unwrap();
         bus.subscribe(to_leader(key.name(), "*")).unwrap();
         Self { bus, key, link: Link::new(Duration::ZERO), begun: Instant::now() }
     }

@@ -105,7 +105,8 @@ fn a_leader_that_is_cut_off_is_replaced() {
 fn a_leader_whose_broker_is_cut_off_is_replaced() {
     let Some(network) = Network::of(2) else { return };
     let mut brokers = Brokers::on(&network, &[0, 1]);
-    let (near_agents, near_leader) = (brokers.servers.remove(1), brokers.servers.remove(0));
+    let near_agents = brokers.servers.remove(1);
+    let near_leader = brokers.servers.remove(0);
     let urls = [near_leader.url(), near_agents.url()];
     let mut cluster = Cluster::with_logins(near_leader, urls);
     network.on(1, || cluster.start_agents(2));

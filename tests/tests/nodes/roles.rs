@@ -27,8 +27,10 @@ fn a_login_may_do_what_its_role_needs_and_no_more() {
     let broker = broker_of_the_docs();
     let client = |user: &str| client_at(broker.url_for(user, PASSWORD));
     let offers = OFFERS.to_owned();
-    let (orders, all_orders) = (to_node("a"), to_node(">"));
-    let (reports, all_reports) = (to_leader("l", "a"), to_leader("l", ">"));
+    let orders = to_node("a");
+    let all_orders = to_node(">");
+    let reports = to_leader("l", "a");
+    let all_reports = to_leader("l", ">");
     let echo = to_leader("l", "echo");
     let other = "other".to_owned();
     // A wildcard is only for subscriptions.

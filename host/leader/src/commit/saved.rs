@@ -9,25 +9,20 @@
 use super::error::CommitError;
 use super::worker_folders::WorkerFolders;
 use super::worker_parts::Parts;
+use crate::files::read_range;
 use crate::journal::{FileEntry, Journal, JournalChanges, JournalError};
 use crate::model::{OnConflict, Segment, WorkerId, random_name};
 use crate::opening::regular_at_its_path;
 use crate::presence::successors;
-use sandmill_commit_log::{LogStore, create_own, remove_objects};
+use sandmill_commit_log::{LogStore, ObjectCutter, create_own, remove_objects};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The prefix of the notes on saved groups. The number of the group's record follows.
 pub(super) const SAVED_PREFIX: &str = "store.saved.";
-
-/// The length of an object, in bytes.
-const OBJECT_BYTES: usize = 8 << 20;
-/// How much is read of a file at once, in bytes.
-const READ_BYTES: u64 = 1 << 20;
 
 /// The object that says that the copies are removed: the results are where the job puts them.
 const REMOVED: &str = "saved-removed";
@@ -90,6 +85,11 @@ impl SavedResults {
     /// The name of an object of a group. `name`: that of the group.
     pub(super) fn object(&self, name: &str, index: u64) -> String {
         format!("{}/{name}-{index}", self.folder())
+    }
+
+    fn create_object(&self, group: &str, object: u32, bytes: &[u8]) -> Result<(), CommitError> {
+        let name = self.object(group, object.into());
+        Ok(create_own(&*self.objects, &name, bytes).map_err(JournalError::from)?)
     }
 
     /// Saves what a group is about to commit. Returns the group's note, unless there is nothing to save.
@@ -193,8 +193,7 @@ struct SavedWriter<'a> {
     /// The number of the group's record.
     number: u64,
     note: SavedNote,
-    /// The bytes that come into the next object.
-    buffer: Vec<u8>,
+    cutter: ObjectCutter,
 }
 
 impl<'a> SavedWriter<'a> {
@@ -208,7 +207,7 @@ impl<'a> SavedWriter<'a> {
         let number = journal.log_position()?.map_or(0, |position| position.number + 1);
         let name = format!("{number:020}-{}", random_name());
         let note = SavedNote { name, objects: 0 };
-        let mut writer = Self { saved, number, note, buffer: Vec::new() };
+        let mut writer = Self { saved, number, note, cutter: ObjectCutter::default() };
         let rows = rows.iter().map(|(id, _, segment)| (*id, segment.length)).collect();
         let index = SavedIndex { rows, files: files.iter().map(|file| &file.saved).collect() };
         let mut line = serde_json::to_vec(&index).map_err(CommitError::Unnoted)?;
@@ -219,17 +218,9 @@ impl<'a> SavedWriter<'a> {
         Ok(writer)
     }
 
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), CommitError> {
-        while !bytes.is_empty() {
-            let room = OBJECT_BYTES.saturating_sub(self.buffer.len());
-            let (some, rest) = bytes.split_at(room.min(bytes.len()));
-            self.buffer.extend_from_slice(some);
-            bytes = rest;
-            if self.buffer.len() >= OBJECT_BYTES {
-                self.create_object()?;
-            }
-        }
-        Ok(())
+    fn write(&mut self, bytes: &[u8]) -> Result<(), CommitError> {
+        let Self { saved, note, cutter, .. } = self;
+        cutter.write(bytes, &mut |object, bytes| saved.create_object(&note.name, object, bytes))
     }
 
     fn copy_file(&mut self, content: &ContentToSave) -> Result<(), CommitError> {
@@ -247,32 +238,16 @@ impl<'a> SavedWriter<'a> {
         offset: u64,
         length: u64,
     ) -> Result<(), CommitError> {
-        let mut done = 0;
-        let mut bytes = Vec::new();
-        while done < length {
-            let some = READ_BYTES.min(length - done);
-            bytes.resize(usize::try_from(some).unwrap_or_default(), 0);
-            let read = file.read_exact_at(&mut bytes, offset + done);
-            read.map_err(|e| CommitError::disk("read", path, e))?;
-            self.write(&bytes)?;
-            done += some;
-        }
-        Ok(())
+        let failed = |e| CommitError::disk("read", path, e);
+        read_range(file, offset, length, failed, &mut |bytes| self.write(bytes))
     }
 
-    fn create_object(&mut self) -> Result<(), CommitError> {
-        let name = self.saved.object(&self.note.name, self.note.objects);
-        create_own(&*self.saved.objects, &name, &self.buffer).map_err(JournalError::from)?;
-        self.note.objects += 1;
-        self.buffer.clear();
-        Ok(())
-    }
-
-    fn end(mut self) -> Result<Note, CommitError> {
-        if !self.buffer.is_empty() {
-            self.create_object()?;
-        }
-        let note = serde_json::to_string(&self.note).map_err(CommitError::Unnoted)?;
-        Ok((format!("{SAVED_PREFIX}{:020}", self.number), Some(note)))
+    fn end(self) -> Result<Note, CommitError> {
+        let Self { saved, number, mut note, cutter } = self;
+        let objects =
+            cutter.end(&mut |object, bytes| saved.create_object(&note.name, object, bytes))?;
+        note.objects = objects.into();
+        let note = serde_json::to_string(&note).map_err(CommitError::Unnoted)?;
+        Ok((format!("{SAVED_PREFIX}{number:020}"), Some(note)))
     }
 }

@@ -4,9 +4,10 @@ use super::log_record::{DONE_PREFIX, FROM_LOG_NOTE, LogRecord, LogState};
 use super::store::LogWrite;
 use super::{Journal, JournalChanges, JournalError};
 use crate::fail_point;
+use crate::model::is_inside;
 use sandmill_commit_log::{LogPosition, Record, Replay};
 use serde::Deserialize;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 /// Applies the records of a log to a journal.
 pub(super) struct LogReader {
@@ -109,12 +110,8 @@ fn check_same(position: &LogPosition, found: &LogPosition) -> Result<(), Journal
 
 /// Fails if a record names a file outside the output folder or the job directory.
 fn check_paths(number: u64, changes: &JournalChanges) -> Result<(), JournalError> {
-    let is_plain = |path: &str| {
-        let mut parts = Path::new(path).components();
-        !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
-    };
     for path in changes.files.iter().flat_map(|file| [&file.path, &file.source]) {
-        if !is_plain(path) {
+        if !is_inside(path.as_ref()) {
             let what = format!("it names the file {path:?}");
             return Err(JournalError::UnknownRecord { number, what });
         }

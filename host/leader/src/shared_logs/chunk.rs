@@ -1,8 +1,8 @@
 //! The format of the copied parts of logs: a line of JSON that lists pieces of files, then their bytes. Several chunks
 //! in a row are a chunk, too.
 
+use crate::model::is_inside;
 use serde::{Deserialize, Serialize};
-use std::path::{Component, Path};
 
 /// The format that this version writes and reads.
 const FORMAT: u32 = 1;
@@ -77,7 +77,7 @@ pub(super) fn decode(mut chunk: &[u8]) -> Result<Vec<(Piece, &[u8])>, String> {
         }
         let header: Header = serde_json::from_value(header).map_err(|e| e.to_string())?;
         for piece in header.pieces {
-            if !is_inside(&piece.path) {
+            if !is_inside(piece.path.as_ref()) {
                 return Err(format!("it names the file {:?}", piece.path));
             }
             let bytes = chunk.get(..piece.bytes).ok_or("it is too short")?;
@@ -86,12 +86,6 @@ pub(super) fn decode(mut chunk: &[u8]) -> Result<Vec<(Piece, &[u8])>, String> {
         }
     }
     Ok(found)
-}
-
-/// Whether a path cannot lead out of the log tree.
-fn is_inside(path: &str) -> bool {
-    let mut parts = Path::new(path).components();
-    !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
 }
 
 #[cfg(test)]

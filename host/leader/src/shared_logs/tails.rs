@@ -218,7 +218,8 @@ mod tests {
     fn only_what_is_new_is_copied() {
         let mut job = Job::new(true);
         assert!(job.new_pieces().is_empty());
-        let (events, stdout) = (job.dir.events(), job.dir.script_stdout(WorkerId(3)));
+        let events = job.dir.events();
+        let stdout = job.dir.script_stdout(WorkerId(3));
         job.append(&events, "one\n");
         job.append(&stdout, "hello\n");
         job.append(
