@@ -179,6 +179,11 @@ impl JobStore {
         let is_obsolete =
             local.as_ref().is_some_and(|local| !is_local && self.runs.contains(&local.id));
         if summary.is_superseded {
+            if is_local && local.as_ref().is_some_and(LocalRun::is_unused) {
+                // The run was superseded before it could begin, so it has no results.
+                remove_journal(&held.job_dir().journal())?;
+                return Ok(None);
+            }
             let has_meaning = match &local {
                 Some(local) => is_local || local.has_log || is_obsolete,
                 // The output still has the results of the earlier run.
@@ -477,6 +482,8 @@ pub(super) struct LocalRun {
     pub(super) has_log: bool,
     /// Whether the journal says that the job is completed.
     is_completed: bool,
+    /// Whether the journal says that a mini-batch is committed.
+    has_entries: bool,
 }
 
 impl LocalRun {
@@ -485,6 +492,12 @@ impl LocalRun {
         let Some(journal) = Journal::open_if_usable(&job_dir.journal())? else { return Ok(None) };
         let is_completed = journal.finished()? == Some(JobStatus::Completed);
         let has_log = journal.log_position()?.is_some();
-        Ok(Some(Self { id: journal.job()?.id, has_log, is_completed }))
+        let has_entries = journal.has_entries();
+        Ok(Some(Self { id: journal.job()?.id, has_log, is_completed, has_entries }))
+    }
+
+    /// Whether nothing depends on the run: it never had a log, and nothing is committed.
+    fn is_unused(&self) -> bool {
+        !self.has_log && !self.has_entries && !self.is_completed
     }
 }

@@ -177,6 +177,19 @@ fn a_run_without_records_begins_its_log_later() {
     }
 }
 
+/// A leader is killed before its log has a record. Another one is killed after it has superseded that run, and before
+/// its own log has a record.
+#[test]
+fn a_run_that_was_superseded_before_it_began_is_started_anew() {
+    for machine in ["first", "second", "third"] {
+        let job = killed_at(job(), "run-announced", "first", &[]);
+        let job = killed_at(job, "earlier-run-superseded", "second", &[]);
+        let ran = run_on(job, machine, &[]);
+        ran.exits_with(0);
+        assert_complete(&ran, true);
+    }
+}
+
 /// Without its store, a job cannot start over: another machine would continue its log.
 #[test]
 fn a_job_does_not_start_over_without_its_store() {

@@ -12,7 +12,7 @@ use std::process::Command;
 const FILES: usize = 60;
 
 /// The kinds of jobs: what makes each of them special, and how its rows are read.
-const KINDS: [(&str, ReadRows); 7] = [
+const KINDS: [(&str, ReadRows); 9] = [
     ("output_files: error", read_file),
     ("ordered: true", read_file),
     ("output_layout: parts", read_parts),
@@ -20,6 +20,8 @@ const KINDS: [(&str, ReadRows); 7] = [
     ("output_action: summary_only", read_nothing),
     ("output_files: overwrite", read_file),
     ("output_format: {compression: gzip}", read_packed),
+    ("join: input", read_joined),
+    ("join: input\noutput_format: csv", read_joined_table),
 ];
 
 /// Reads the rows in an output folder.
@@ -38,6 +40,33 @@ fn read_packed(output: &Path) -> String {
     let file = fs::File::open(output.join("parallel_run_step.txt.gz")).unwrap();
     let unpacked = Command::new("gzip").arg("-dc").stdin(file).output().unwrap();
     String::from_utf8(unpacked.stdout).unwrap()
+}
+
+/// Takes off the column of the input.
+fn read_joined(output: &Path) -> String {
+    let without = |row: &str| {
+        let (file, row) = row.split_once(' ').unwrap();
+        row_of(file, row.trim_matches('"'))
+    };
+    read_file(output).lines().map(without).collect()
+}
+
+fn read_joined_table(output: &Path) -> String {
+    let table = fs::read_to_string(output.join("parallel_run_step.csv")).unwrap();
+    let mut lines = table.lines();
+    assert_eq!(lines.next(), Some("file,value"));
+    let without = |row: &str| {
+        let (file, row) = row.split_once(',').unwrap();
+        row_of(file, row)
+    };
+    lines.map(without).collect()
+}
+
+/// A row of the undisturbed run. It must belong to this file.
+fn row_of(file: &str, row: &str) -> String {
+    let name = file.strip_prefix("/inputs/texts/").unwrap();
+    assert!(row.starts_with(&format!("{name}: ")), "{file}: {row}");
+    format!("{row}\n")
 }
 
 fn read_nothing(output: &Path) -> String {

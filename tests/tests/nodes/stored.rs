@@ -131,6 +131,29 @@ fn files_that_are_appended_to() {
     assert_files(&moto);
 }
 
+#[test]
+fn files_that_may_be_overwritten() {
+    let moto = Server::moto();
+    let _run = run_with_kills(&moto, "output_files: overwrite");
+    assert_eq!(sorted(&rows(&moto)), expected_rows());
+    assert_files(&moto);
+}
+
+/// The bytes are those of a run on one machine.
+#[test]
+fn a_table_with_columns_of_the_input() {
+    let moto = Server::moto();
+    let lines = "ordered: true\njoin: input\noutput_format: parquet";
+    let (_cluster, _job) = run_with_kills(&moto, lines);
+    let calm = job(&moto, "calm", 1, &format!("arguments: [--nap, '0']\n{lines}"));
+    calm.run(&[]).exits_with(0);
+    let table = |bucket: &str| {
+        moto.get_bytes(&format!("/{bucket}/results/parallel_run_step.parquet"))
+    };
+    assert!(table("box") == table("calm"));
+    assert_files(&moto);
+}
+
 /// A table is made at the job's end, from rows of several machines.
 #[test]
 fn a_table() {

@@ -281,6 +281,37 @@ fn missing_rows_are_rejected_before_anything_is_journaled() {
     assert_eq!(bench.output("rows.txt"), "good\n");
 }
 
+/// A process may have only so many open files, and a job on many machines has more workers.
+#[test]
+fn few_of_many_part_files_are_open() {
+    const WORKERS: u32 = 1_000;
+    let mut bench = CommitFixture::new(Some("rows.txt"));
+    let target = CommitTarget { ordered: true, ..bench.target() };
+    bench.restart_as(target, false).unwrap();
+    let open_before = fs::read_dir("/proc/self/fd").unwrap().count();
+    // Without mini-batch 0, all rows stay in the part files.
+    for id in 1..=2 * WORKERS {
+        bench.submit(&bench.success(id % WORKERS, id.into(), "row\n"));
+    }
+    let mut committed = 0;
+    while committed < 2 * WORKERS as usize {
+        let CommitReply::Committed(ids) = bench.reply() else { panic!("a result is refused") };
+        committed += ids.len();
+    }
+    let open = fs::read_dir("/proc/self/fd").unwrap().count();
+    assert!(open < open_before + 300, "{open} files are open");
+    // What is known of a file does not depend on whether it is open.
+    let mut again = bench.success(1, 5_000, "row\n");
+    again.segment.offset = 4;
+    bench.submit(&again);
+    let CommitReply::Rejected { failure, .. } = bench.reply() else { panic!("a result counts twice") };
+    assert!(failure.message.contains("are rows of another attempt"), "{failure}");
+    bench.submit(&bench.success(0, 0, "first\n"));
+    let (ids, other) = bench.end_job();
+    assert_eq!((ids, other.len()), (vec![0], 0));
+    assert_eq!(bench.output("rows.txt"), format!("first\n{}", "row\n".repeat(2_000)));
+}
+
 /// Whatever a worker does to its part file, only its own attempts are lost.
 #[test]
 fn an_invalid_part_file_fails_only_its_attempt() {

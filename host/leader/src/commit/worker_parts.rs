@@ -11,27 +11,27 @@ use rustix::io::Errno;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
-/// Once this many part files are open, the files of workers that no longer write are closed.
-const MANY_OPEN_PARTS: usize = 128;
+/// At most so many part files are open. Usual systems allow a process 1,024 open files, and a job on many machines may
+/// have more workers.
+const MOST_OPEN_PARTS: usize = 256;
 
-/// Open part files.
+/// What is known of the workers' part files, and some of these files, opened.
 #[derive(Debug)]
 pub(super) struct Parts {
     worker_folders: WorkerFolders,
     /// Whether rows are plain lines of text.
     is_plain: bool,
-    open: HashMap<WorkerId, WorkerPart>,
+    files: HashMap<WorkerId, File>,
+    known: HashMap<WorkerId, KnownPart>,
     /// Workers that no longer write.
     gone: HashSet<WorkerId>,
 }
 
-#[derive(Debug)]
-struct WorkerPart {
-    file: File,
+#[derive(Debug, Default)]
+struct KnownPart {
     /// The file's length when it was last checked.
     length: u64,
     /// The ranges of committed rows that are still needed: the first byte, and the byte after the last.
@@ -42,35 +42,33 @@ struct WorkerPart {
 
 impl Parts {
     pub(super) fn new(worker_folders: WorkerFolders, is_plain: bool) -> Self {
-        Self { worker_folders, is_plain, open: HashMap::new(), gone: HashSet::new() }
+        Self {
+            worker_folders,
+            is_plain,
+            files: HashMap::new(),
+            known: HashMap::new(),
+            gone: HashSet::new(),
+        }
     }
 
     /// Checks the segment's position and, for lines, its last byte. Does not read its rows.
     pub(super) fn check(&mut self, success: &Success) -> Result<(), CommitRefusal> {
         let Success { worker, segment, .. } = *success;
         let reject = |fault| CommitRefusal::Reject(Rejection::PartDamaged { worker, fault });
-        let fatal = |action, path: &Path, error| {
-            CommitRefusal::Fatal(CommitError::disk(action, path, error))
-        };
-        let path = || self.worker_folders.part_file(worker);
-        let part = match self.open.entry(worker) {
-            Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(vacant) => {
-                let path = path();
-                let file = self.worker_folders.open_part(worker).map_err(|errno| match errno {
-                    // These errors show a lack of resources, or a disk failure. The worker may have caused
-                    // any other error.
-                    Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
-                        fatal("open", &path, errno.into())
-                    }
-                    errno => reject(PartFault::Missing(errno)),
-                })?;
-                vacant.insert(WorkerPart { file, length: 0, reserved: BTreeMap::new(), synced: 0 })
-            }
+        let path = self.worker_folders.part_file(worker);
+        let fatal = |action, error| CommitRefusal::Fatal(CommitError::disk(action, &path, error));
+        self.open(worker).map_err(|errno| match errno {
+            // These errors show a lack of resources, or a disk failure. The worker may have caused any other error.
+            Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => fatal("open", errno.into()),
+            errno => reject(PartFault::Missing(errno)),
+        })?;
+        let part = self.known.entry(worker).or_default();
+        let Some(file) = self.files.get(&worker) else {
+            return Err(reject(PartFault::Missing(Errno::BADF)));
         };
         let end = segment.offset.checked_add(segment.length);
         if end.is_none_or(|end| end > part.length) {
-            let metadata = part.file.metadata().map_err(|e| fatal("inspect", &path(), e))?;
+            let metadata = file.metadata().map_err(|e| fatal("inspect", e))?;
             if !metadata.is_file() {
                 return Err(reject(PartFault::NoFile));
             }
@@ -94,9 +92,9 @@ impl Parts {
             };
         }
         let mut last = [0];
-        part.file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {
+        file.read_exact_at(&mut last, end - 1).map_err(|e| match e.kind() {
             ErrorKind::UnexpectedEof => reject(PartFault::Cut),
-            _ => fatal("read", &path(), e),
+            _ => fatal("read", e),
         })?;
         if last != *b"\n" {
             return Err(reject(PartFault::NoLineEnd));
@@ -108,9 +106,29 @@ impl Parts {
         Ok(())
     }
 
+    /// Opens the worker's part file, unless it is open.
+    fn open(&mut self, worker: WorkerId) -> Result<(), Errno> {
+        if self.files.contains_key(&worker) {
+            return Ok(());
+        }
+        let file = self.worker_folders.open_part(worker)?;
+        if self.files.len() >= MOST_OPEN_PARTS {
+            self.close();
+        }
+        if self.files.len() >= MOST_OPEN_PARTS {
+            self.files.clear();
+        }
+        if let Some(part) = self.known.get_mut(&worker) {
+            // The path may lead to another file now.
+            part.length = 0;
+        }
+        self.files.insert(worker, file);
+        Ok(())
+    }
+
     /// Marks the segment as about to be committed: no other segment may overlap it.
     pub(super) fn reserve(&mut self, worker: WorkerId, segment: &Segment) {
-        let Some(part) = self.open.get_mut(&worker).filter(|_| segment.length > 0) else { return };
+        let Some(part) = self.known.get_mut(&worker).filter(|_| segment.length > 0) else { return };
         let mut from = segment.offset;
         let to = segment.offset.saturating_add(segment.length);
         // Usually, segments are adjacent. Then they become one range.
@@ -124,7 +142,7 @@ impl Parts {
 
     /// Forgets the worker's rows: they have been copied, and the worker may overwrite them.
     pub(super) fn release_segments(&mut self, worker: WorkerId) {
-        if let Some(part) = self.open.get_mut(&worker) {
+        if let Some(part) = self.known.get_mut(&worker) {
             part.reserved.clear();
         }
     }
@@ -136,39 +154,32 @@ impl Parts {
     ) -> Result<(), CommitError> {
         let mut last = None;
         for worker in workers.filter(|worker| last.replace(*worker) != Some(*worker)) {
-            // Reopens the file if it was closed because many were open.
-            self.get(worker)?;
-            let Some(part) = self.open.get_mut(&worker) else { continue };
-            let path = self.worker_folders.part_file(worker);
+            let file = self.get(worker)?;
             let sync = || {
-                let length = part.file.metadata()?.len();
-                part.file.sync_data().map(|()| length)
+                let length = file.metadata()?.len();
+                file.sync_data().map(|()| length)
             };
-            part.synced = sync().map_err(|e| CommitError::disk("write to disk", &path, e))?;
+            let synced = sync();
+            let path = || self.worker_folders.part_file(worker);
+            let synced = synced.map_err(|e| CommitError::disk("write to disk", &path(), e))?;
+            self.known.entry(worker).or_default().synced = synced;
         }
         Ok(())
     }
 
     /// The part file of a worker, for rows that are in the journal.
     pub(super) fn get(&mut self, worker: WorkerId) -> Result<&File, CommitError> {
-        if self.open.len() >= MANY_OPEN_PARTS {
-            self.close();
+        let path = self.worker_folders.part_file(worker);
+        let failed = |error: io::Error| CommitError::disk("open", &path, error);
+        self.open(worker).map_err(|errno| failed(errno.into()))?;
+        let file = self.files.get(&worker).ok_or_else(|| failed(Errno::BADF.into()))?;
+        if let Entry::Vacant(vacant) = self.known.entry(worker) {
+            let synced = file.metadata().map_err(failed)?.len();
+            vacant.insert(KnownPart { length: synced, reserved: [(0, synced)].into(), synced });
+            // Close the file again soon: there may be many such workers.
+            self.gone.insert(worker);
         }
-        match self.open.entry(worker) {
-            Entry::Occupied(open) => Ok(&open.into_mut().file),
-            Entry::Vacant(vacant) => {
-                let path = self.worker_folders.part_file(worker);
-                let open = || -> std::io::Result<WorkerPart> {
-                    let file = self.worker_folders.open_part(worker)?;
-                    let synced = file.metadata()?.len();
-                    Ok(WorkerPart { file, length: synced, reserved: [(0, synced)].into(), synced })
-                };
-                let part = open().map_err(|e| CommitError::disk("open", &path, e))?;
-                // Close the file again soon: there may be many such workers.
-                self.gone.insert(worker);
-                Ok(&vacant.insert(part).file)
-            }
-        }
+        Ok(file)
     }
 
     /// Whether the part file holds the rows undamaged. Also false if the file cannot be read.
@@ -185,15 +196,16 @@ impl Parts {
     /// needed.
     pub(super) fn close(&mut self) {
         for worker in self.gone.drain() {
-            self.open.remove(&worker);
+            self.files.remove(&worker);
+            self.known.remove(&worker);
         }
     }
 
     /// What a power failure could lose.
     pub(super) fn unsynced(&self) -> Vec<Unsynced> {
-        let unsynced = |(worker, part): (&WorkerId, &WorkerPart)| {
+        let unsynced = |(worker, part): (&WorkerId, &KnownPart)| {
             (self.worker_folders.part_file(*worker), part.synced)
         };
-        self.open.iter().map(unsynced).collect()
+        self.known.iter().map(unsynced).collect()
     }
 }

@@ -106,6 +106,11 @@ impl Journal {
         self.is_new
     }
 
+    /// Whether a mini-batch is committed.
+    pub fn has_entries(&self) -> bool {
+        self.position > 0
+    }
+
     /// Computes the totals from the tables.
     fn count(&mut self) -> Result<(), JournalError> {
         let counted = self.connection.query_row(schema::COUNT, [], schema::read_counts);

@@ -104,6 +104,10 @@ impl JobMachine {
             }
             return;
         }
+        if self.commits_failed {
+            // The committer would never answer. A resumed job runs the mini-batch again.
+            return;
+        }
         self.act(JobAction::Commit(SettledMiniBatch { worker: by.worker, report: report.clone() }));
         let id = pending.mini_batch.id;
         let failed = report.outcome.is_err();

@@ -17,6 +17,7 @@ impl JobMachine {
 
     pub(super) fn on_commit_failed(&mut self, by: EndedBy, text: String) {
         self.committing.clear();
+        self.commits_failed = true;
         // If the job was about to complete, it now fails, because its results cannot be recorded. If it was
         // failing or cancelled, the first reason stays.
         self.ending.take_if(|ending| ending.status == JobStatus::Completed);

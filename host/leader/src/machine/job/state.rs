@@ -52,6 +52,8 @@ pub struct JobMachine {
     /// The last attempts of mini-batches that succeeded or failed for good, and wait for the
     /// journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
+    /// Whether the committer has failed, so that nothing can be committed any longer.
+    pub(super) commits_failed: bool,
     /// How many items failed in the successful attempts in `committing`.
     pub(super) unwritten_failures: u64,
     /// How many of the successful attempts in `committing` returned fewer rows than items.
@@ -147,6 +149,7 @@ impl JobMachine {
             begun: 0,
             no_pause_until: Duration::ZERO,
             committing: HashMap::new(),
+            commits_failed: false,
             unwritten_failures: 0,
             unwritten_short: 0,
             late_results: 0,

@@ -11,6 +11,19 @@ fn the_first_reason_for_the_end_is_kept() {
     assert_eq!(result(&machine.handle(exit(None, Some(9)), secs(2))).reason, "no space left");
 }
 
+/// A report was on its way when the committer failed. The job does not wait until it is committed.
+#[test]
+fn results_after_a_failed_commit_do_not_delay_the_end() {
+    let mut machine = running(policy(), 1);
+    machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
+    machine.handle(MachineMessage::CommitFailed("no space left".into()), secs(1));
+    let actions = machine.handle(report(0, 1, 2, segment()), secs(2));
+    let commits = |action: &MachineAction| matches!(action, MachineAction::Commit(_));
+    assert!(!actions.iter().any(commits), "{actions:#?}");
+    let ended = machine.handle(exit(None, Some(9)), secs(2));
+    assert_eq!(result(&ended).reason, "no space left");
+}
+
 #[test]
 fn an_unkillable_process_does_not_delay_the_end() {
     let mut machine = running(RetryPolicy { max_try: 1, ..policy() }, 1);
