@@ -4,34 +4,48 @@
 use crate::engine::LogStore;
 use crate::model::NodeId;
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The folder of the numbers, in the job's store.
 fn folder(run: &str) -> String {
     format!("{run}/workers/nodes")
 }
 
-/// Takes the lowest number from `from` on that no node has had, and writes the proof into its object.
+/// Takes a number that no node has had, and writes the proof into its object. `next`: the number that is tried first. All
+/// callers share it, so that each of them tries other numbers.
 ///
 /// # Errors
 /// If the store cannot be written, or if there are no more numbers.
 pub(super) fn take_number(
     store: &dyn LogStore,
     run: &str,
-    from: u32,
+    next: &AtomicU32,
     proof: &str,
 ) -> io::Result<NodeId> {
     let folder = folder(run);
     store.make_folder(&folder)?;
-    for number in from.. {
-        let node = NodeId(number);
+    loop {
+        let node = NodeId(next.load(Ordering::Relaxed));
         if node.first_worker().is_none() {
-            break;
+            return Err(io::Error::other("the job has had too many nodes"));
+        }
+        let is_next = next.compare_exchange(
+            node.0,
+            node.0.saturating_add(1),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if is_next.is_err() {
+            continue;
         }
         if store.create(&format!("{folder}/{node}"), proof.as_bytes())? {
             return Ok(node);
         }
+        // An earlier leader has given out this number, and probably more.
+        let numbers = store.list(&folder)?;
+        let highest = numbers.iter().filter_map(|number| number.parse::<u32>().ok()).max();
+        next.fetch_max(highest.map_or(0, |highest| highest.saturating_add(1)), Ordering::Relaxed);
     }
-    Err(io::Error::other("the job has had too many nodes"))
 }
 
 /// Whether a node has had this number.
@@ -66,11 +80,17 @@ mod tests {
     fn no_number_is_given_out_twice() {
         let dir = tempfile::tempdir().unwrap();
         let store = folder_objects(dir.path(), "job").unwrap();
-        let take = |from, proof| take_number(&*store, "run", from, proof).unwrap();
+        let take = |from, proof| take_number(&*store, "run", &AtomicU32::new(from), proof).unwrap();
         let sees = |number, proof| is_shared(&*store, "run", NodeId(number), proof).unwrap();
         assert_eq!(take(0, "a"), NodeId(0));
         assert_eq!(take(0, "b"), NodeId(1));
         assert_eq!(take(2, "c"), NodeId(2));
+        let shared = AtomicU32::new(2);
+        let takes = || take_number(&*store, "run", &shared, "d").unwrap();
+        assert_eq!((takes(), takes()), (NodeId(3), NodeId(4)));
+        // A later leader does not try all numbers.
+        let tried = AtomicU32::new(0);
+        assert_eq!(take_number(&*store, "run", &tried, "e").unwrap(), NodeId(5));
         assert!(sees(1, "b") && !sees(1, "a") && !sees(7, "a"));
         assert!(was_given(&*store, "run", NodeId(1)).unwrap());
         assert!(!was_given(&*store, "run", NodeId(7)).unwrap());

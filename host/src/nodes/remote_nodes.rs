@@ -69,8 +69,6 @@ pub(crate) struct RemoteNodes {
     patience: Duration,
     start: Instant,
     nodes: NodeTable,
-    /// The lowest number that may be free.
-    next_number: u32,
     /// How tables are read. `None` until the planner has inspected them.
     tables: Option<Vec<TableFormat>>,
     /// Reports that the leader has not taken yet.
@@ -124,7 +122,6 @@ impl RemoteNodes {
             patience,
             start: Instant::now(),
             nodes: NodeTable::default(),
-            next_number: 0,
             tables: None,
             pending: VecDeque::new(),
             said: BTreeSet::new(),
@@ -434,7 +431,7 @@ impl RemoteNodes {
                 node.stage = NodeStage::Waits;
                 node.since = now;
                 node.claimed = claimed;
-                self.store.take_number(incarnation, claimed, self.next_number);
+                self.store.take_number(incarnation, claimed);
             }
         }
     }

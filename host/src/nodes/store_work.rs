@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -70,6 +71,8 @@ pub(super) struct StoreWork {
 struct Shared {
     objects: Arc<dyn LogStore>,
     run: String,
+    /// The number that the next node probably gets.
+    next_number: AtomicU32,
     /// The folder for what is being read.
     temporary: PathBuf,
     /// `None` if nodes write to a folder that all machines share.
@@ -86,6 +89,7 @@ impl StoreWork {
         let shared = Shared {
             objects: work.objects.clone(),
             run: work.run.clone(),
+            next_number: AtomicU32::new(0),
             temporary: work.folder.work(),
             mirror: (!work.is_folder_shared).then(mirror),
             tails: (!work.is_folder_shared).then(tails),
@@ -112,9 +116,9 @@ impl StoreWork {
         self.results.try_recv().ok()
     }
 
-    /// Takes a number for a node: `kept`, if an earlier leader has given it to a node, or otherwise the lowest one from
-    /// `from` on that no node has had.
-    pub(super) fn take_number(&self, incarnation: &str, kept: Option<NodeId>, from: u32) {
+    /// Takes a number for a node: `kept`, if an earlier leader has given it to a node, or otherwise one that no node has
+    /// had.
+    pub(super) fn take_number(&self, incarnation: &str, kept: Option<NodeId>) {
         self.spawn(incarnation, move |shared| {
             let proof = random_name();
             let begun = Instant::now();
@@ -124,7 +128,7 @@ impl StoreWork {
                     Some((kept, Ok(true))) => Ok(kept),
                     Some((_, Err(error))) => Err(error),
                     Some((_, Ok(false))) | None => {
-                        take_number(&*shared.objects, &shared.run, from, &proof)
+                        take_number(&*shared.objects, &shared.run, &shared.next_number, &proof)
                     }
                 };
                 match number {

@@ -147,9 +147,8 @@ fn a_table_with_columns_of_the_input() {
     let (_cluster, _job) = run_with_kills(&moto, lines);
     let calm = job(&moto, "calm", 1, &format!("arguments: [--nap, '0']\n{lines}"));
     calm.run(&[]).exits_with(0);
-    let table = |bucket: &str| {
-        moto.get_bytes(&format!("/{bucket}/results/parallel_run_step.parquet"))
-    };
+    let table =
+        |bucket: &str| moto.get_bytes(&format!("/{bucket}/results/parallel_run_step.parquet"));
     assert!(table("box") == table("calm"));
     assert_files(&moto);
 }

@@ -304,7 +304,9 @@ fn few_of_many_part_files_are_open() {
     let mut again = bench.success(1, 5_000, "row\n");
     again.segment.offset = 4;
     bench.submit(&again);
-    let CommitReply::Rejected { failure, .. } = bench.reply() else { panic!("a result counts twice") };
+    let CommitReply::Rejected { failure, .. } = bench.reply() else {
+        panic!("a result counts twice")
+    };
     assert!(failure.message.contains("are rows of another attempt"), "{failure}");
     bench.submit(&bench.success(0, 0, "first\n"));
     let (ids, other) = bench.end_job();

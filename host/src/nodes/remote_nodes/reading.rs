@@ -11,16 +11,13 @@ impl RemoteNodes {
     /// Asks a node that has a number now to prepare the job.
     fn on_number(&mut self, incarnation: &str, number: Result<NodeId, String>, proof: String) {
         let now = self.now();
-        if let Ok(number) = number {
-            self.next_number = self.next_number.max(number.0 + 1);
-        }
         let is_waiting = |node: &&mut RemoteNode| node.stage == NodeStage::Waits;
         let is_taken = number.as_ref().is_ok_and(|number| self.nodes.has_number(*number));
         let Some(node) = self.nodes.get_mut(incarnation).filter(is_waiting) else { return };
         if is_taken {
             // Another node has kept the number meanwhile.
             node.claimed = None;
-            return self.store.take_number(incarnation, None, self.next_number);
+            return self.store.take_number(incarnation, None);
         }
         match number {
             Ok(number) => {
