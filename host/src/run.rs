@@ -502,7 +502,10 @@ impl RunningNode for RunningHere {
     }
 
     fn pause(&mut self) -> Option<Duration> {
-        self.running.pause()
+        match &mut self.remote {
+            Some(remote) => remote.pause(),
+            None => self.running.pause(),
+        }
     }
 
     fn fetches_on_demand(&self) -> bool {

@@ -219,6 +219,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             if self.is_late() {
                 self.on_deadline().await;
             }
+            self.with_outcomes(ConnectedJob::decide_due);
             self.release_plan();
             if let Some(result) = self.result.take() {
                 return self.conclude(result).await;

@@ -3,12 +3,20 @@
 
 use super::remote_node::{NodeStage, RemoteNode};
 use crate::bus::Bus;
-use crate::model::NodeId;
+use crate::model::{NodeId, count_u32};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// The shortest time between two looks at all links. Until then, a link may wait with an acknowledgement or a resend.
+/// The shortest time between two looks at all links: this, and [`LOOK_PAUSE_OF_NODE`] for each node. Until then, a link may
+/// wait with an acknowledgement or a resend.
 const LOOK_PAUSE: Duration = Duration::from_millis(10);
+const LOOK_PAUSE_OF_NODE: Duration = Duration::from_micros(20);
+/// With fewer nodes, the leader handles each message at once.
+const MANY_NODES: usize = 16;
+/// How long the leader pauses for each node after it has handled messages, and how long at most. It looks at all nodes
+/// when it makes decisions. So the more nodes there are, the more messages it should handle together.
+const PAUSE_OF_NODE: Duration = Duration::from_micros(5);
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
 /// The nodes by the incarnations of their agents.
 #[derive(Debug, Default)]
@@ -22,6 +30,8 @@ pub(super) struct NodeTable {
     due: Duration,
     /// When all links were last looked at.
     looked: Duration,
+    /// Whether a node has sent or got a message since the last pause.
+    was_used: bool,
 }
 
 impl NodeTable {
@@ -37,6 +47,7 @@ impl NodeTable {
     /// A node that will get a message or has sent one.
     pub(super) fn get_mut(&mut self, incarnation: &str) -> Option<&mut RemoteNode> {
         let node = self.nodes.get_mut(incarnation)?;
+        self.was_used = true;
         if !self.touched.contains(incarnation) {
             self.touched.insert(incarnation.to_owned());
         }
@@ -93,16 +104,26 @@ impl NodeTable {
 
     /// When [`flush`](Self::flush) is due. The time is in the past if it is due now.
     pub(super) fn next_deadline(&self) -> Duration {
-        if self.touched.is_empty() {
-            self.due.max(self.looked + LOOK_PAUSE)
-        } else {
-            Duration::ZERO
-        }
+        if self.touched.is_empty() { self.look_at() } else { Duration::ZERO }
+    }
+
+    /// When to look at all links again.
+    fn look_at(&self) -> Duration {
+        let nodes = count_u32(self.nodes.len());
+        self.due.max(self.looked + LOOK_PAUSE + LOOK_PAUSE_OF_NODE.saturating_mul(nodes))
+    }
+
+    /// How long the leader should pause now, so that it handles many messages together. `None` if no node has sent or got
+    /// a message since the last call, or if there are few nodes.
+    pub(super) fn pause(&mut self) -> Option<Duration> {
+        let is_due = std::mem::take(&mut self.was_used) && self.numbered.len() >= MANY_NODES;
+        let pause = PAUSE_OF_NODE.saturating_mul(count_u32(self.numbered.len()));
+        is_due.then(|| pause.min(LONGEST_PAUSE))
     }
 
     /// Sends what is due.
     pub(super) fn flush(&mut self, bus: &Bus, now: Duration) {
-        if now >= self.due.max(self.looked + LOOK_PAUSE) {
+        if now >= self.look_at() {
             self.touched.clear();
             self.looked = now;
             for node in self.nodes.values_mut() {

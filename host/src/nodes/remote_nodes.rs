@@ -181,6 +181,11 @@ impl RemoteNodes {
         self.pending.pop_front()
     }
 
+    /// As [`NodeTable::pause`].
+    pub(crate) fn pause(&mut self) -> Option<Duration> {
+        self.nodes.pause()
+    }
+
     /// When [`flush`](Self::flush) is due.
     fn next_deadline(&self) -> Duration {
         self.nodes.next_deadline().min(self.looked.saturating_add(LOOK_INTERVAL))

@@ -41,6 +41,10 @@ pub enum ConnectedOutcome {
 #[derive(Debug)]
 pub struct ConnectedJob<N> {
     job: JobMachine,
+    /// Whether the job's only node is on this machine.
+    is_local: bool,
+    /// Whether a decision waits for [`ConnectedJob::decide_due`].
+    is_due: bool,
     /// The nodes.
     pub node: N,
 }
@@ -51,7 +55,8 @@ impl<N: OrderTarget> ConnectedJob<N> {
         for (id, workers) in node.first_nodes() {
             job.handle(JobMessage::NodeJoined(id, workers), Duration::ZERO);
         }
-        Self { job, node }
+        let is_local = node.standing(NodeId::ONLY).is_some();
+        Self { job, is_local, is_due: false, node }
     }
 
     /// The job's state machine.
@@ -70,14 +75,25 @@ impl<N: OrderTarget> ConnectedJob<N> {
         self.decide(now, out);
     }
 
-    /// Handles the messages of a node. If any of them are for the state machine, lets it decide.
+    /// Handles the messages of a node. If any of them are for the state machine, lets it decide. Decisions on messages of
+    /// another machine wait for [`decide_due`](Self::decide_due), because there may be many nodes, and each decision
+    /// looks at all of them.
     pub fn receive(
         &mut self,
         reported: NodeReports,
         now: Duration,
         out: &mut dyn FnMut(ConnectedOutcome),
     ) {
-        if self.handle_reports(reported, now, out) {
+        self.is_due |= self.handle_reports(reported, now, out);
+        if self.is_local {
+            self.decide_due(now, out);
+        }
+    }
+
+    /// Lets the state machine decide, if it has not decided since the last messages. Call this before waiting for
+    /// messages.
+    pub fn decide_due(&mut self, now: Duration, out: &mut dyn FnMut(ConnectedOutcome)) {
+        if self.is_due {
             self.decide(now, out);
         }
     }
@@ -103,6 +119,7 @@ impl<N: OrderTarget> ConnectedJob<N> {
 
     /// Lets the state machine decide until it makes no further decision.
     fn decide(&mut self, now: Duration, out: &mut dyn FnMut(ConnectedOutcome)) {
+        self.is_due = false;
         loop {
             let outputs = self.job.decide();
             let wants_answers = outputs.iter().any(JobOutput::wants_answer);

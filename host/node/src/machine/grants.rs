@@ -35,11 +35,17 @@ impl NodeMachine {
         if Some(first) == avoided { free.next().or(Some(first)) } else { Some(first) }
     }
 
-    /// Gives the attempts to the workers with the fewest attempts, one to each of them in turn.
+    /// Gives the attempts to the workers with the fewest attempts, one to each of them in turn. Meanwhile, workers may have
+    /// become idle or slower than they were when the node offered them for more attempts. They still get them: otherwise,
+    /// attempts would go back and forth while workers idle.
     pub(super) fn grant_ahead(&mut self, assignments: Vec<Assignment>) {
         let mut assignments = assignments.into_iter();
         while assignments.len() > 0 {
-            let takers = self.takers_ahead();
+            if let Some(id) = self.free_worker(None).filter(|_| !self.is_ending) {
+                assignments.by_ref().take(1).for_each(|first| self.assign(id, first));
+                continue;
+            }
+            let takers = self.takers(|worker| worker.has_room(self.policy.queues));
             if takers.is_empty() {
                 break;
             }

@@ -44,23 +44,24 @@ impl NodeMachine {
 
     /// The queues that may grow. `None` if no queue may grow.
     fn ahead(&self) -> Option<GrowingQueues> {
-        let takers = self.takers_ahead();
+        let takers = self.takers(|worker| worker.takes_ahead(self.policy.queues).is_some());
         let shortest = takers.first()?.1;
         let workers = self.workers.values();
         let room = workers.filter_map(|worker| worker.takes_ahead(self.policy.queues));
         Some(GrowingQueues {
             depth: count_u32(shortest),
             takers: count_u32(takers.len()),
-            room: count_u32(room.map(|(_, room)| room).sum()),
+            room: count_u32(room.sum()),
         })
     }
 
-    /// The workers with the shortest queues, of those that may grow, and the lengths of these queues, which are the
-    /// same.
-    pub(super) fn takers_ahead(&self) -> Vec<(WorkerId, usize)> {
+    /// The workers with the shortest queues, of those that may take more attempts, and the lengths of these queues, which
+    /// are the same.
+    pub(super) fn takers(&self, may_take: impl Fn(&LiveWorker) -> bool) -> Vec<(WorkerId, usize)> {
         let mut takers: Vec<(WorkerId, usize)> = Vec::new();
-        for (id, worker) in self.workers.iter().filter(|_| !self.is_ending) {
-            let Some((depth, _)) = worker.takes_ahead(self.policy.queues) else { continue };
+        let workers = self.workers.iter().filter(|(_, worker)| !self.is_ending && may_take(worker));
+        for (id, worker) in workers {
+            let depth = worker.held.len();
             if takers.first().is_some_and(|(_, shortest)| depth < *shortest) {
                 takers.clear();
             }

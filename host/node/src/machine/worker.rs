@@ -141,19 +141,20 @@ impl LiveWorker {
         (count as usize).clamp(1, policy.most as usize)
     }
 
-    /// How many attempts the worker has, and how many more it may queue. `None` if it may not queue another attempt.
-    pub(super) fn takes_ahead(&self, policy: QueuePolicy) -> Option<(usize, usize)> {
-        match self.activity {
-            Activity::Loading(_) | Activity::Running(_) => {
-                let depth = self.held.len();
-                let most = self.queue_target(policy) + 1;
-                (depth < most).then(|| (depth, most - depth))
-            }
-            Activity::Idle
-            | Activity::Starting(_)
-            | Activity::ShuttingDown(_)
-            | Activity::Doomed(_) => None,
-        }
+    /// How many more attempts the worker should queue. `None` if it should not queue another attempt.
+    pub(super) fn takes_ahead(&self, policy: QueuePolicy) -> Option<usize> {
+        let most = self.queue_target(policy) + 1;
+        let room = most.saturating_sub(self.held.len());
+        (self.is_working() && room > 0).then_some(room)
+    }
+
+    /// Whether its queue has room, however slow it is.
+    pub(super) fn has_room(&self, policy: QueuePolicy) -> bool {
+        self.is_working() && self.held.len() <= policy.most as usize
+    }
+
+    fn is_working(&self) -> bool {
+        matches!(self.activity, Activity::Loading(_) | Activity::Running(_))
     }
 
     /// Whether it waits for the objects of its first attempt.

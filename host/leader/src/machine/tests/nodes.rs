@@ -5,8 +5,9 @@ use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
 use crate::model::{EndedBy, NodeId};
 use crate::protocol::{
-    ContinuedAttempt, GrowingQueues, NodeNews, Order, WorkersEnd, WorkersStanding,
+    Assignment, ContinuedAttempt, GrowingQueues, NodeNews, Order, WorkersEnd, WorkersStanding,
 };
+use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 
 pub(super) const A: NodeId = NodeId(0);
 pub(super) const B: NodeId = NodeId(1);
@@ -418,4 +419,33 @@ fn only_attempts_of_the_known_plan_are_taken_over() {
         _ => None,
     });
     assert_eq!(declined.collect::<Vec<_>>(), [2]);
+}
+
+/// The leader's grants arrive when the worker has already finished what it had. It gets them all the same.
+#[test]
+fn an_offer_holds_until_the_grants_arrive() {
+    let assignment = |id| {
+        let mini_batch =
+            MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(["a", "b"].into()));
+        Assignment { mini_batch, attempt: 1, is_last: false, objects: Vec::new() }
+    };
+    let mut node = NodeMachine::new(policy().node_policy(), 0);
+    node.obey(Order::Want(1), secs(1));
+    node.handle(NodeMessage::Spawned(W0, 1), secs(1));
+    node.handle(NodeMessage::Ready(W0, CallStats::default()), secs(1));
+    let outputs = node.obey(Order::GrantAhead((0..3).map(assignment).collect()), secs(1));
+    let assigned = |output: &NodeOutput| match output {
+        NodeOutput::Do(NodeAction::Assign(W0, assignment)) => Some(assignment.mini_batch.id.0),
+        _ => None,
+    };
+    assert_eq!(outputs.iter().filter_map(assigned).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(outputs.len(), 3, "{outputs:?}");
+    // A worker that is slow now still takes what it was offered for, but not more than its queue holds.
+    let outputs = node.obey(Order::GrantAhead((3..80).map(assignment).collect()), secs(2));
+    assert_eq!(outputs.iter().filter_map(assigned).count(), 61);
+    let returned = |output: &NodeOutput| match output {
+        NodeOutput::Report(NodeNews::Returned(returned)) => returned.len(),
+        _ => 0,
+    };
+    assert_eq!(outputs.iter().map(returned).sum::<usize>(), 16, "{outputs:?}");
 }
