@@ -280,7 +280,7 @@ impl Machine {
                     worker.part.reclaim((id, attempt));
                 }
             }
-            ToNode::Tables(_) => {}
+            ToNode::Tables(_) | ToNode::Committed(_) => {}
             ToNode::Over => self.nodes[index].is_over = true,
             ToNode::Refused(reason) => return Err(reason.into()),
             ToNode::NotNeeded => return Err("the job has enough nodes".into()),

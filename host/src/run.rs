@@ -18,7 +18,7 @@ use crate::nodes::{
     Assignment, GrantedObjects, LeadAnnouncer, LeadKeeper, LeaderIdentity, Leadership, RemoteNodes,
 };
 use crate::protocol::node::{InspectReport, InspectRequest, PrepareRequest};
-use crate::protocol::{FromPlanner, NodeReport, NodeReports, Order, WorkersStanding};
+use crate::protocol::{NodeReport, NodeReports, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, JobStorePlace, OperatorPolicy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -342,12 +342,13 @@ impl JobHere {
         leadership.may_be_replaced &= !is_secret;
         let leader = LeaderIdentity::new(self.signer.take());
         let leader = leader.map_err(|error| NodeError::Broker(Box::new(error)))?;
-        self.job.share(work.folder.clone(), NodeRole::Plans, leader.name());
+        let spill = self.job.planner_folder().to_owned();
+        self.job.share(work.folder.clone(), NodeRole::Plans);
         let patience = self.node_timeout;
         let announcer = LeadAnnouncer::start(news, &work, leadership, patience);
         let announcer = announcer.map_err(|error| failed(BusError::Thread(error)))?;
         let announcer = (announcer, self.keeper.take());
-        let work = (work, GrantedObjects::new(self.job.sources()));
+        let work = (work, GrantedObjects::new(self.job.sources()), spill);
         RemoteNodes::new(nodes, announcer, work, leader, self.logs.clone(), patience)
             .map_err(failed)
     }
@@ -397,9 +398,9 @@ impl JobOnNode for JobHere {
     }
 
     fn begin(&self, here: &mut RunningHere, request: BeginRequest) {
-        let BeginRequest { start, first_worker, is_new, epoch } = request;
+        let BeginRequest { start, first_worker, is_new, epoch, done } = request;
         match &mut here.remote {
-            Some(remote) => remote.begin(epoch),
+            Some(remote) => remote.begin(epoch, done),
             None => self.job.begin(&mut here.running, start, first_worker, is_new),
         }
     }
@@ -480,17 +481,18 @@ impl RunningNode for RunningHere {
         let Some(remote) = &mut self.remote else {
             return NodeReports::of_only_node(self.running.next(wants_plan).await);
         };
-        tokio::select! {
-            biased;
-            reports = self.running.next(wants_plan) => {
-                for report in &reports {
-                    if let NodeReport::Planned(FromPlanner::Tables(tables)) = report {
-                        remote.know_tables(tables);
+        loop {
+            let wants_plan = wants_plan && remote.has_room_for_plan();
+            tokio::select! {
+                biased;
+                reports = self.running.next(wants_plan) => {
+                    let reports = remote.planned(reports);
+                    if !reports.is_empty() {
+                        return NodeReports::of_only_node(reports);
                     }
                 }
-                NodeReports::of_only_node(reports)
+                reports = remote.next() => return reports,
             }
-            reports = remote.next() => reports,
         }
     }
 

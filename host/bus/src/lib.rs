@@ -29,9 +29,9 @@ pub use leading::{
 };
 pub use link::{Chunk, Frame, Link, LinkError, MAX_MESSAGE};
 pub use messages::{
-    BUS_PROTOCOL, ExpectedJob, FromNode, JobForNode, MessageError, OFFERS, Offer, OfferSignature,
-    Packet, StoredPack, ToNode, WorkDigest, decode_message, encode_message, messages_of, publish,
-    queue, report_messages, to_leader, to_node,
+    BUS_PROTOCOL, ExpectedJob, FromNode, JobForNode, KeptPart, MessageError, OFFERS, Offer,
+    OfferSignature, Packet, StoredPack, ToNode, WorkDigest, decode_message, encode_message,
+    messages_of, publish, queue, report_messages, to_leader, to_node,
 };
 pub use nats::{Broker, Bus, BusError, BusMessage};
 pub use seal::{LinkEnd, LinkKey, NoRandomBytes, Seal, Sealed, secret_text};

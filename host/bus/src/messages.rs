@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of these messages. Leaders and agents of different versions do not work together.
-pub const BUS_PROTOCOL: u32 = 3;
+pub const BUS_PROTOCOL: u32 = 4;
 
 /// The subject of [offers](Offer).
 pub const OFFERS: &str = "sandmill.offers";
@@ -86,8 +86,8 @@ pub enum FromNode {
         version: String,
         /// The agent's id, if it may lead the job.
         may_lead: Option<String>,
-        /// The number that an earlier leader of the run has given to the agent, if its workers go on.
-        continues: Option<NodeId>,
+        /// What the agent has from an earlier leader of the run, if its workers go on.
+        continues: Option<KeptPart>,
     },
     /// The agent has prepared the job.
     Prepared {
@@ -106,15 +106,41 @@ pub enum FromNode {
     /// As [`Reports`](Self::Reports), for a job whose store is at an address: the rows and files of finished attempts are
     /// in this pack.
     Stored(Vec<NodeReport>, StoredPack),
+    /// As [`Stored`](Self::Stored), but an earlier leader has got these reports, too. It may have committed the mini-batches,
+    /// and removed the pack.
+    StoredBefore(Vec<NodeReport>, StoredPack),
     /// The agent ends, for this reason, and has no workers any longer.
     Leaving(String),
 }
 
+impl FromNode {
+    /// The reports in this message.
+    pub fn reports(&self) -> &[NodeReport] {
+        match self {
+            Self::Reports(reports) | Self::Stored(reports, _) | Self::StoredBefore(reports, _) => {
+                reports
+            }
+            Self::Hello { .. } | Self::Prepared { .. } | Self::Declined(_) | Self::Leaving(_) => {
+                &[]
+            }
+        }
+    }
+}
+
+/// The part of an agent in a job whose workers go on for another leader.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptPart {
+    /// The number that the earlier leader has given to the agent.
+    pub node: NodeId,
+    /// The name of the folder for the rows of this part, in the job's store.
+    pub rows: String,
+}
+
 /// Objects of a job's store that have the rows and files of some reports. The names of the objects follow from the
-/// node's incarnation and the pack's number.
+/// folder of the node's part in the job, and from the pack's number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPack {
-    /// The number of the pack among those of the node's incarnation.
+    /// The number of the pack among those of the node's part in the job.
     pub number: u64,
     /// How many objects the pack has.
     pub objects: u32,
@@ -148,6 +174,8 @@ pub enum ToNode {
         /// From 1.
         attempt: u32,
     },
+    /// The mini-batches of the pack with this number are committed. The agent need not report it again.
+    Committed(u64),
     /// The job is over.
     Over,
 }

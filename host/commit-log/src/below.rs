@@ -55,6 +55,10 @@ impl LogStore for StoreBelow {
         self.store.read(&self.name(name))
     }
 
+    fn read_range(&self, name: &str, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
+        self.store.read_range(&self.name(name), offset, length)
+    }
+
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         self.store.list(&self.name(folder))
     }
@@ -99,6 +103,7 @@ mod tests {
         }
         assert!(!below.create_unsynced("runs/log/7", b"y").unwrap());
         assert_eq!(root.read("job/runs/log/7").unwrap().unwrap(), b"x");
+        assert_eq!(below.read_range("runs/log/7", 0, 9).unwrap().unwrap(), b"x");
         assert_eq!(below.folders("").unwrap(), ["runs"]);
         let names = below.list("runs/log").unwrap();
         assert_eq!(names.len(), 20);

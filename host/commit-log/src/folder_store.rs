@@ -8,7 +8,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use sandmill_model::random_name;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +52,15 @@ impl FolderStore {
             }
         }
         Ok(names)
+    }
+
+    /// Opens an object. `None` if there is none of this name.
+    fn open(&self, name: &str) -> io::Result<Option<File>> {
+        let (path, name) = self.split(name);
+        let Some(folder) = found(open_folder(&path))? else { return Ok(None) };
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = found(openat(&folder, name, flags, Mode::empty()).map_err(io::Error::from))?;
+        Ok(file.map(File::from))
     }
 
     /// Syncs a folder and its parents, which may be new, too: the root's own name is in the folder around it.
@@ -109,13 +118,17 @@ impl LogStore for FolderStore {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let (path, name) = self.split(name);
-        let Some(folder) = found(open_folder(&path))? else { return Ok(None) };
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = found(openat(&folder, name, flags, Mode::empty()).map_err(io::Error::from))?;
-        let Some(file) = file else { return Ok(None) };
+        let Some(mut file) = self.open(name)? else { return Ok(None) };
         let mut bytes = Vec::new();
-        File::from(file).read_to_end(&mut bytes)?;
+        file.read_to_end(&mut bytes)?;
+        Ok(Some(bytes))
+    }
+
+    fn read_range(&self, name: &str, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(mut file) = self.open(name)? else { return Ok(None) };
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        file.take(length).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
     }
 
@@ -185,6 +198,9 @@ mod tests {
         assert!(store.create_unsynced("a/b/2", b"").unwrap());
         assert!(!store.create_unsynced("a/b/1", b"two").unwrap());
         assert_eq!(store.read("a/b/1").unwrap().unwrap(), b"one");
+        let range = |offset, length| store.read_range("a/b/1", offset, length).unwrap().unwrap();
+        assert_eq!((range(1, 1), range(1, 9), range(7, 1)), (vec![b'n'], b"ne".to_vec(), vec![]));
+        assert_eq!(store.read_range("a/b/3", 0, 1).unwrap(), None);
         let mut names = store.list("a/b").unwrap();
         names.sort();
         assert_eq!(names, ["1", "2"]);

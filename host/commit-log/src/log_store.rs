@@ -49,6 +49,19 @@ pub trait LogStore: Debug + Send + Sync {
     /// If the store fails.
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>>;
 
+    /// Reads a range of an object: less than asked for if the object is shorter. `None` if there is no object of this
+    /// name.
+    ///
+    /// # Errors
+    /// If the store fails.
+    fn read_range(&self, name: &str, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
+        let range = |bytes: Vec<u8>| {
+            let from = bytes.iter().skip(usize::try_from(offset).unwrap_or(usize::MAX));
+            from.take(usize::try_from(length).unwrap_or(usize::MAX)).copied().collect()
+        };
+        Ok(self.read(name)?.map(range))
+    }
+
     /// The last parts of the names of all objects whose names consist of this folder, `/`, and one more part.
     /// In no particular order. In a store that is a folder, also the names of folders.
     ///

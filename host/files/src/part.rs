@@ -40,6 +40,18 @@ impl PartFile {
         Ok(Self { file: Some(file), path: path.to_owned(), needed, ranges, keeps_all })
     }
 
+    /// Continues a file of which all rows are kept. Makes it if it does not exist. New rows come after those in the file.
+    pub fn continue_all(path: &Path) -> Result<Self, OutputError> {
+        let mut options = OpenOptions::new();
+        let options = options.write(true).create(true).truncate(false);
+        let options = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        let file = options.open(path).map_err(OutputError::io("open the part file", path))?;
+        let length = file.metadata().map_err(OutputError::io("inspect", path))?.len();
+        let ranges = (length > 0).then_some((0, length)).into_iter().collect();
+        let needed = VecDeque::new();
+        Ok(Self { file: Some(file), path: path.to_owned(), needed, ranges, keeps_all: true })
+    }
+
     /// Closes the file. It is opened again when it is needed.
     pub fn close(&mut self) {
         self.file = None;
@@ -161,6 +173,21 @@ mod tests {
         assert_eq!(part.append(b"1\n", 1, attempt(0)).unwrap().offset, 2);
         part.begin(b"y\n").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"x\n1\n");
+    }
+
+    #[test]
+    fn a_file_whose_rows_are_kept_is_continued() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.part");
+        let mut part = PartFile::continue_all(&path).unwrap();
+        part.begin(b"x\n").unwrap();
+        part.append(b"1\n", 1, attempt(0)).unwrap();
+        let mut part = PartFile::continue_all(&path).unwrap();
+        part.begin(b"x\n").unwrap();
+        let second = part.append(b"2\n", 1, attempt(1)).unwrap();
+        part.reclaim(attempt(1));
+        assert_eq!((second.offset, part.append(b"3\n", 1, attempt(2)).unwrap().offset), (4, 6));
+        assert_eq!(std::fs::read(&path).unwrap(), b"x\n1\n2\n3\n");
     }
 
     #[test]

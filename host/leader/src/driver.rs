@@ -9,6 +9,7 @@ use super::control::Control;
 use super::intake::{PlanIntake, PlanStore};
 use super::job::PreparedJob;
 use super::job_store::{JobStore, successor_file, undo};
+use super::leftovers::Leftovers;
 use super::machine::{ConnectedJob, ConnectedOutcome, JobAction, JobMachine, JobMessage};
 use super::nodes::{BeginRequest, JobOnNode, RunningNode};
 use super::peak::peak_of_children;
@@ -89,6 +90,7 @@ struct Driver<'a, R> {
     worker_dir: JobDir,
     /// Whether other machines use it, too.
     is_shared: bool,
+    leftovers: Leftovers,
     intake: PlanIntake,
     /// How long the committer may stay silent at the job's end.
     patience: Duration,
@@ -142,7 +144,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let resumed = resumed(&restored, has_earlier_run);
         let start = Instant::now();
         let first_worker = restored.next_worker;
-        let begin = BeginRequest { start, first_worker, is_new: !has_earlier_run, epoch };
+        let done = restored.finished.clone();
+        let begin = BeginRequest { start, first_worker, is_new: !has_earlier_run, epoch, done };
         job.node.begin(&mut node, begin);
         let worker_dir = job.worker_dir().clone();
         let policy = policy(&job.spec, job.remote.as_ref().map(|remote| remote.node_count));
@@ -161,7 +164,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let plan = PlanStore::begin(job.plan.take())
             .map_err(|e| EngineError(format!("the plan cannot be read or saved: {e}")))?;
         let intake = PlanIntake::new(&job.sources, node.fetches_on_demand(), &job.unreadable, plan);
+        let leftovers = Leftovers::of(&job);
         let mut driver = Self {
+            leftovers,
             connected_job: ConnectedJob::new(machine, node),
             committer,
             claim: job.claim,
@@ -481,7 +486,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
         fail_point::pass("end-committed");
         if result.status == JobStatus::Completed {
-            self.remove_leftovers();
+            for message in self.leftovers.remove() {
+                self.emit(EventKind::Notice { message });
+            }
             fail_point::pass("leftovers-removed");
         } else if !self.is_shared {
             // No later run uses these models: a run that resumes the job stages its models again. Another leader
@@ -547,17 +554,6 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             return Err(CommitError::Silent(patience));
         };
         result
-    }
-
-    /// Removes the job's working files. The rows and files of a completed job are in the output.
-    fn remove_leftovers(&mut self) {
-        let dir = &self.worker_dir;
-        for folder in [dir.parts(), dir.work(), dir.models(), dir.links(), dir.spill()] {
-            if let Err(e) = remove_tree(&folder) {
-                let message = format!("{} cannot be removed: {e}", folder.display());
-                self.emit(EventKind::Notice { message });
-            }
-        }
     }
 }
 

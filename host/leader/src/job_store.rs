@@ -9,6 +9,7 @@ use super::options::LeaderOptions;
 use super::presence::{Presence, is_led};
 use super::stored_plan::StoredPlan;
 use super::stored_rows::remove_stored_rows;
+use super::stored_spill::remove_stored_spill;
 use crate::fail_point;
 use crate::journal::{Journal, JournalError, LogSummary, directory_id, remove_journal};
 use crate::model::{Address, JobDir, JobStatus};
@@ -364,8 +365,11 @@ impl JobStore {
     pub(super) fn supersede(&self, id: &str) -> Result<(), JournalError> {
         let earlier = self.logs.latest(&self.runs);
         self.logs.supersede(&self.runs, &Journal::superseded(Some(id)))?;
+        // Copies that stay do no harm.
+        if let Some(earlier) = &earlier {
+            let _ = remove_stored_spill(&**self.objects(), earlier.id());
+        }
         if let (Some(earlier), Some(_)) = (earlier, &self.results) {
-            // Copies that stay do no harm.
             let _ = SavedResults::new(self.objects().clone(), earlier.id()).remove();
             let _ = remove_stored_rows(&**self.objects(), earlier.id(), &|_| true);
         }

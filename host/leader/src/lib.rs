@@ -49,6 +49,7 @@ mod job;
 mod job_state;
 mod job_store;
 pub mod journal;
+mod leftovers;
 pub mod machine;
 mod nodes;
 mod options;
@@ -71,6 +72,7 @@ mod stored_jobs;
 mod stored_place;
 mod stored_plan;
 mod stored_rows;
+mod stored_spill;
 mod stored_view;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
@@ -108,6 +110,7 @@ pub use start::make_worker_folders;
 pub use stored_jobs::{StoredJob, stored_jobs};
 pub use stored_place::StorePlace;
 pub use stored_rows::{STORED_ROWS, remove_stored_rows};
+pub use stored_spill::{spill_folder, spill_object};
 pub use stored_view::StoredView;
 pub use view_error::ViewError;
 

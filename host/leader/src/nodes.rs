@@ -4,7 +4,7 @@
 use super::commit::Make;
 use super::job_state::JobFile;
 use super::machine::OrderTarget;
-use crate::model::{Address, JobDir, MiniBatchId, TableFormat, WorkerId};
+use crate::model::{Address, JobDir, MiniBatchId, MiniBatchSet, TableFormat, WorkerId};
 use crate::protocol::NodeReports;
 use crate::protocol::node::{
     InspectReport, InspectRequest, ListedInputs, NodeFindings, PlanOptions, PrepareRequest,
@@ -77,7 +77,7 @@ pub struct RemoteWork {
 }
 
 /// How a node begins to run a job.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct BeginRequest {
     /// When the job begins.
     pub start: Instant,
@@ -88,6 +88,8 @@ pub struct BeginRequest {
     /// The number of the record with which this leader began in the commit log. A later leader has a higher
     /// number. 0 without a log.
     pub epoch: u64,
+    /// The mini-batches that ended in earlier runs.
+    pub done: MiniBatchSet,
 }
 
 /// A job that a machine has prepared.

@@ -4,6 +4,7 @@ use super::ClaimError;
 use super::commit::SavedResults;
 use super::presence::Presence;
 use super::stored_rows::remove_stored_rows;
+use super::stored_spill::remove_stored_spill;
 use crate::journal::{Journal, JournalError};
 use crate::model::JobDir;
 use sandmill_commit_log::{JobLogs, LogStore, RunLog};
@@ -55,7 +56,8 @@ impl RunToPublish {
         let saved = SavedResults::new(self.objects.clone(), self.log.id());
         let removed = saved
             .remove()
-            .and_then(|()| remove_stored_rows(&*self.objects, self.log.id(), &|_| true));
+            .and_then(|()| remove_stored_rows(&*self.objects, self.log.id(), &|_| true))
+            .and_then(|()| remove_stored_spill(&*self.objects, self.log.id()));
         Ok(removed.map_err(|source| JournalError::no_store(saved.folder(), source))?)
     }
 }

@@ -10,6 +10,7 @@ use super::nodes::{JobOnNode, RemoteWork};
 use super::options::LeaderOptions;
 use super::prepare_error::PreparationError;
 use super::stored_plan::{KnownPlan, PlanObject, PlanUse, StoredPlan, StoredPlanError};
+use super::stored_spill::NeededSpill;
 use super::verify::{Comparison, InputsChanged, RecordedPlan};
 use super::{ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
@@ -229,8 +230,23 @@ impl<N: JobOnNode> ReadyToResume<N> {
         }
         let recorded = RecordedPlan::without_unreadable(&journal)?;
         let unreadable = recorded.unreadable();
+        // A leader may have been killed after it recorded the failure in the journal, and before it wrote
+        // `job.json`. The journal keeps the status until the failed mini-batches are removed from it, even if
+        // that takes several runs.
+        let retry_failed = match journal.finished()? {
+            Some(JobStatus::Failed) => true,
+            // Another job directory has completed the job since.
+            Some(JobStatus::Completed) => false,
+            Some(JobStatus::Cancelled) | None => earlier.status == JobStanding::Failed,
+        };
         let stored = self.store.as_ref().filter(|_| unreadable.is_empty());
-        let stored = stored.map(|store| Ok::<_, JournalError>(store.plan(&journal.job()?.id)));
+        let stored = stored.map(|store| {
+            Ok::<_, JournalError>(EarlierPlan {
+                stored: store.plan(&journal.job()?.id),
+                // The run may have failed because rows were damaged in the store.
+                may_read_spill: options.remote_workers && !retry_failed,
+            })
+        });
         let stored = stored.transpose()?;
         let plan = match self.check(&held, &journal, recorded, stored.as_ref(), say) {
             Ok(plan) => plan,
@@ -257,15 +273,6 @@ impl<N: JobOnNode> ReadyToResume<N> {
                     why,
                 }));
             }
-        };
-        // A leader may have been killed after it recorded the failure in the journal, and before it wrote
-        // `job.json`. The journal keeps the status until the failed mini-batches are removed from it, even if
-        // that takes several runs.
-        let retry_failed = match journal.finished()? {
-            Some(JobStatus::Failed) => true,
-            // Another job directory has completed the job since.
-            Some(JobStatus::Completed) => false,
-            Some(JobStatus::Cancelled) | None => earlier.status == JobStanding::Failed,
         };
         let log = self.log.take();
         let resumed = Some(ResumedJob { journal, retry_failed, unreadable, log, plan });
@@ -321,7 +328,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         held: &JobDirLock,
         journal: &Journal,
         recorded: RecordedPlan,
-        stored: Option<&StoredPlan>,
+        stored: Option<&EarlierPlan>,
         say: &mut dyn FnMut(&str),
     ) -> Result<Option<KnownPlan>, ResumeRefusal<N::Error>> {
         let was = journal.job()?;
@@ -380,14 +387,17 @@ impl<N: JobOnNode> ReadyToResume<N> {
     /// are the same. `None` if the plan cannot be used, and the inputs must be planned again.
     fn check_stored(
         &mut self,
-        stored: &StoredPlan,
+        stored: &EarlierPlan,
         recorded: &RecordedPlan,
         say: &mut dyn FnMut(&str),
     ) -> Result<Option<StoredCheck>, ResumeRefusal<N::Error>> {
         let mut comparison = Comparison::new(recorded.clone(), &self.found.sources);
         let Some(found) = StoredCheck::read(stored, &mut comparison, say) else { return Ok(None) };
-        let continue_from = Some(found.known.position.clone());
-        let options = PlanOptions { continue_from, ..PlanOptions::default() };
+        let options = PlanOptions {
+            continue_from: Some(found.known.position.clone()),
+            stores_spill: stored.may_read_spill,
+            ..PlanOptions::default()
+        };
         let request = self.inspect_request(options, recorded);
         let mut is_same = false;
         let mut on_report = |report| {
@@ -410,6 +420,13 @@ impl<N: JobOnNode> ReadyToResume<N> {
     }
 }
 
+/// A plan in the job's store that may be continued.
+struct EarlierPlan {
+    stored: StoredPlan,
+    /// Whether its mini-batches may read what an earlier leader has stored of its planner's files.
+    may_read_spill: bool,
+}
+
 /// A plan in the job's store, whose mini-batches are those that the journal has recorded.
 struct StoredCheck {
     known: KnownPlan,
@@ -422,7 +439,7 @@ struct StoredCheck {
 impl StoredCheck {
     /// Reads the plan up to the first damage. `None` if nothing of it can be used.
     fn read(
-        stored: &StoredPlan,
+        EarlierPlan { stored, may_read_spill }: &EarlierPlan,
         comparison: &mut Comparison<'_>,
         say: &mut dyn FnMut(&str),
     ) -> Option<Self> {
@@ -431,6 +448,7 @@ impl StoredCheck {
         };
         let objects = stored.objects().map_err(&mut not_used).ok()?;
         let mut found: Option<Self> = None;
+        let mut needed = NeededSpill::default();
         for object in stored.read(objects) {
             let object = match object {
                 Ok(object) => object,
@@ -440,6 +458,13 @@ impl StoredCheck {
                 }
             };
             let PlanObject { tables, batches, position } = object;
+            let cannot_read = |batch: &MiniBatch| {
+                batch.reads_spill() && (!may_read_spill || batch.spill.is_none())
+            };
+            if batches.iter().any(cannot_read) {
+                break;
+            }
+            batches.iter().for_each(|batch| needed.add(batch));
             let names_files = batches.iter().any(|batch| batch.files().next().is_some());
             let inspected =
                 |batch: MiniBatch| InspectedMiniBatch { stamp: batch.stamp, batch, changed: None };
@@ -460,7 +485,17 @@ impl StoredCheck {
                 comparison.compare(InspectReport::MiniBatches(inspected)).ok()?;
             }
         }
-        found
+        match stored.has(&needed) {
+            Ok(true) => found,
+            Ok(false) => {
+                say("rows of the plan are missing in the job store; the inputs are planned again");
+                None
+            }
+            Err(error) => {
+                say(&format!("{error}; the inputs are planned again"));
+                None
+            }
+        }
     }
 }
 

@@ -63,6 +63,7 @@ pub(super) fn start<N: JobOnNode + Send>(
     let request = StartRequest {
         plan: PlanOptions {
             retried_files: job.unreadable.clone(),
+            stores_spill: job.remote.is_some(),
             ..job.plan.as_ref().map(PlanUse::options).unwrap_or_default()
         },
         remote: job.remote.clone(),

@@ -17,10 +17,18 @@ pub fn remove_stored_rows(
     run: &str,
     may_go: &dyn Fn(&str) -> bool,
 ) -> io::Result<()> {
-    let folder = format!("{run}/{STORED_ROWS}");
-    for node in store.folders(&folder)?.iter().filter(|node| may_go(node)) {
-        let of_node = format!("{folder}/{node}");
-        remove_objects(store, &of_node, &store.list(&of_node)?)?;
+    remove_below(store, &format!("{run}/{STORED_ROWS}"), may_go)
+}
+
+/// Removes the objects in those folders below this one for whose names `may_go` is true.
+pub(super) fn remove_below(
+    store: &dyn LogStore,
+    folder: &str,
+    may_go: &dyn Fn(&str) -> bool,
+) -> io::Result<()> {
+    for inner in store.folders(folder)?.iter().filter(|inner| may_go(inner)) {
+        let inner = format!("{folder}/{inner}");
+        remove_objects(store, &inner, &store.list(&inner)?)?;
     }
     Ok(())
 }

@@ -35,6 +35,7 @@ mod sample;
 mod settings;
 mod signer;
 mod size;
+mod stored_spill;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
@@ -90,6 +91,7 @@ pub use sample::{ParseSampleError, Sample};
 pub use settings::{JobLimits, JobSettings, Limits, Setting, WorkerSettings};
 pub use signer::{ParseSignerKeyError, SignerKey};
 pub use size::{ByteSize, SliceSize};
+pub use stored_spill::{SpillPart, StoredBytes, StoredSpill};
 pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };

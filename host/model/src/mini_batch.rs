@@ -1,6 +1,6 @@
 //! Descriptors of mini-batches. They are small, and can be sent to any worker.
 
-use super::{GUEST_INPUTS, MiniBatchId, Names};
+use super::{GUEST_INPUTS, MiniBatchId, Names, StoredSpill};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -19,8 +19,11 @@ pub struct MiniBatch {
     /// [`AttemptReport::stamp`](super::AttemptReport::stamp).
     pub stamp: u64,
     /// The files that could not be fetched from their store: for each, the index in [`MiniBatch::reads`], in
-    /// ascending order, and the reason. Only the leader sets this.
+    /// ascending order, and the reason. [`MiniBatch::spill`] comes after these files. Only the leader sets this.
     pub unfetched: Vec<(u32, String)>,
+    /// Where the job's store has what the mini-batch reads of the planner's files. `None` if it reads none, or if
+    /// workers read these files themselves. Only the leader sets this.
+    pub spill: Option<Box<StoredSpill>>,
 }
 
 /// The number of reasons whose text a descriptor keeps. A descriptor must fit into a message.
@@ -31,7 +34,8 @@ const MAX_REASON_BYTES: usize = 1000;
 impl MiniBatch {
     /// A mini-batch without keys or stamp.
     pub fn new(id: MiniBatchId, source: u32, work: MiniBatchWork) -> Self {
-        Self { id, source, work, partition: Vec::new(), stamp: 0, unfetched: Vec::new() }
+        let (partition, unfetched) = (Vec::new(), Vec::new());
+        Self { id, source, work, partition, stamp: 0, unfetched, spill: None }
     }
 
     /// Records which files could not be fetched, and why. The files must be in ascending order.
@@ -190,7 +194,8 @@ impl MiniBatch {
         let keys = self.partition.iter();
         let keys: usize =
             keys.map(|(key, value)| key.len() + value.len() + 2 * size_of::<String>()).sum();
-        size_of::<Self>() + names + keys
+        let spill = if self.spill.is_some() { size_of::<StoredSpill>() } else { 0 };
+        size_of::<Self>() + names + keys + spill
     }
 
     /// Where the data is, as text for the user, with the guest's paths: `/inputs/images/a.png and 9 more`,

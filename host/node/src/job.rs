@@ -12,7 +12,7 @@ use crate::machine_slots::MachineSlots;
 use crate::model::{InferenceSettings, JobDir, MemoryBudget, NodeId, Source, WorkerId};
 use crate::pool::PrestartedProcesses;
 use crate::spec::JobSpec;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A prepared job on this machine: its checked settings, and the files and libraries that were found for
 /// them.
@@ -38,7 +38,8 @@ pub struct NodeJob {
     pub(super) role: NodeRole,
     /// Whether rows stay in the part files until the job's end.
     pub(super) keeps_rows: bool,
-    /// The folder for rows that are being grouped by key, if this machine plans the job.
+    /// The folder for rows that are being grouped by key, and for unpacked texts, if this machine plans the job.
+    /// Otherwise, the folder for copies of what mini-batches read of them.
     pub(super) spill: PathBuf,
     /// The slots for workers on the machine. `None` if the operator sets no caps.
     pub(super) slots: Option<MachineSlots>,
@@ -79,20 +80,27 @@ impl NodeRole {
 }
 
 impl NodeJob {
-    /// Uses a folder that several machines share for the workers' files. Call this before
-    /// [`start`](Self::start).
-    /// `leader`: a name that no other leader has. The planner of a leader that was replaced may still write to its
-    /// spill files, so each leader has a folder for these.
-    pub fn share(&mut self, folder: JobDir, role: NodeRole, leader: &str) {
-        self.spill = folder.spill().join(leader);
+    /// Uses a folder that several machines share for the workers' files. The planner's files stay in the job directory.
+    /// Call this before [`start`](Self::start).
+    pub fn share(&mut self, folder: JobDir, role: NodeRole) {
         self.job_dir = folder;
         self.role = role;
+    }
+
+    /// Lets workers read copies of the planner's files from this folder. Call this after [`share`](Self::share).
+    pub fn read_spill_from(&mut self, folder: PathBuf) {
+        self.spill = folder;
     }
 
     /// The folder of workers' files is only this machine's, although another machine commits the results. That machine
     /// has the rows before their space is reused. Call this after [`share`](Self::share).
     pub fn own_folder(&mut self) {
         self.keeps_rows = false;
+    }
+
+    /// The folder of the planner's files.
+    pub fn planner_folder(&self) -> &Path {
+        &self.spill
     }
 
     /// The sources of the job's inputs.

@@ -23,6 +23,7 @@
 //!
 //! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when
 //! the machine has room for them, `object_waits` has the attempts whose objects are fetched first,
+//! `fetched_spill` is about copies of the planner's files,
 //! `processor_time` counts the processor time of killed workers, and
 //! `hang_report` reports the model call in which a worker hangs.
 
@@ -31,6 +32,7 @@ mod backends;
 mod content;
 mod error;
 mod features;
+mod fetched_spill;
 pub mod gpu;
 mod gpus;
 mod hang_report;
@@ -75,6 +77,9 @@ use sandmill_wire::{self as protocol, cancel};
 
 pub use error::NodeError;
 pub use features::{NotBuilt, has};
+pub use fetched_spill::{
+    FetchSpill, SpillArrival, SpillCopies, SpillFailure, local_name, local_names,
+};
 pub use job::{NodeJob, NodeRole};
 pub use model_digests::{ModelDigests, model_digests};
 pub use model_error::ModelError;

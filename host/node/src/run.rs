@@ -3,10 +3,11 @@
 
 use super::admission::{Admission, Spawned};
 use super::error::NodeError;
+use super::fetched_spill::{SpillArrival, SpillCopies, SpillFailure, next_arrival};
 use super::gpus::LeasedGpus;
 use super::hang_report::current_model_call;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
-use super::object_waits::{ObjectWaits, ObjectsArrived};
+use super::object_waits::{ObjectWaits, ObjectsArrived, Requests};
 use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
 use super::setup::for_worker;
@@ -62,6 +63,8 @@ pub struct RunningJob {
     /// The attempts whose objects are fetched first. `None` if the leader is on this machine: then it grants attempts
     /// only when their objects are here.
     pub(super) waits: Option<ObjectWaits>,
+    /// Fetches what mini-batches read of the planner's files, if the planner is on another machine.
+    pub(super) spill: Option<SpillCopies>,
     /// When the leader last learned that something has arrived.
     pub(super) arrival_reported: Option<Instant>,
     /// The numbers of the machine's workers are below this one.
@@ -127,6 +130,7 @@ impl RunningJob {
             Some(event) = self.perf.recv() => self.on_perf(event),
             Some(event) = self.workers.recv() => self.on_pool_event(event),
             arrival = self.objects.arrival() => self.on_arrival(arrival),
+            Some(arrival) = next_arrival(&mut self.spill) => self.on_spill(arrival),
             Some(message) = next_of(&mut self.planner), if wants_plan => self.on_planner(message),
         }
     }
@@ -215,6 +219,26 @@ impl RunningJob {
         }
     }
 
+    /// From now on, copies of the planner's files are fetched in this way.
+    pub fn fetch_spill(&mut self, copies: SpillCopies) {
+        self.spill = Some(copies);
+    }
+
+    fn on_spill(&mut self, arrival: SpillArrival) -> Vec<NodeReport> {
+        let Some(waits) = &mut self.waits else { return Vec::new() };
+        let failed = match arrival.failed {
+            Some(SpillFailure::NoSpace(text)) => return vec![NodeReport::NoSpace(text)],
+            Some(SpillFailure::Unfetched(reason)) => Some(reason),
+            None => None,
+        };
+        let arrived = waits.spill_arrived(arrival.number, failed);
+        let mut reported = self.note_arrival();
+        if let Some((worker, arrived)) = arrived {
+            reported.extend(self.on_objects(worker, arrived));
+        }
+        reported
+    }
+
     /// Reports now and then that something has arrived, to a leader on another machine.
     fn note_arrival(&mut self) -> Vec<NodeReport> {
         if self.arrival_reported.is_some_and(|at| at.elapsed() < ARRIVAL_INTERVAL) {
@@ -259,7 +283,7 @@ impl RunningJob {
     /// Gives a worker an attempt when its objects are here, after those that were assigned to it before.
     fn assign(&mut self, worker: WorkerId, assignment: Assignment) {
         let Some(waits) = &mut self.waits else { return self.give(worker, assignment) };
-        if assignment.objects.is_empty() && !waits.has_queue(worker) {
+        if !assignment.must_fetch() && !waits.has_queue(worker) {
             return self.give(worker, assignment);
         }
         let reads = assignment.mini_batch.reads();
@@ -268,23 +292,39 @@ impl RunningJob {
             (self.reads.path(source, file), object.known)
         });
         let objects: Vec<(PathBuf, ManifestObject)> = objects.collect();
-        if let Some(number) = waits.add(worker, assignment) {
+        let Requests { objects: number, spill } = waits.add(worker, assignment);
+        if let Some(number) = number {
             self.objects.request_known(number, objects);
         }
+        if let Some((number, spill)) = spill
+            && let Some(copies) = &mut self.spill
+        {
+            copies.fetcher.fetch(number, spill);
+        }
+    }
+
+    /// Drops what these requests have fetched.
+    fn release_requests(&mut self, numbers: Vec<u64>) {
+        if let Some(copies) = &mut self.spill {
+            numbers.iter().for_each(|number| copies.fetcher.release(*number));
+        }
+        self.objects.release(numbers);
     }
 
     /// Takes an attempt back that its worker has not got. Returns messages for the machine.
     fn withdraw(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> Vec<NodeMessage> {
         let Some(waits) = &mut self.waits else { return Vec::new() };
         let ready = waits.withdraw(worker, (id, attempt));
-        self.objects.release(waits.end((id, attempt)).into_iter().collect());
+        let ended = waits.end((id, attempt));
+        self.release_requests(ended);
         self.give_all(worker, ready)
     }
 
     /// Drops the objects of a worker that is gone.
     fn release_objects_of(&mut self, worker: WorkerId) {
         if let Some(waits) = &mut self.waits {
-            self.objects.release(waits.end_all_of(worker));
+            let ended = waits.end_all_of(worker);
+            self.release_requests(ended);
         }
     }
 
@@ -292,18 +332,16 @@ impl RunningJob {
     fn release_ended(&mut self, news: &NodeNews) {
         let Some(waits) = &mut self.waits else { return };
         let numbers: Vec<u64> = match news {
-            NodeNews::Finished { report, .. } => {
-                waits.end((report.id, report.attempt)).into_iter().collect()
-            }
+            NodeNews::Finished { report, .. } => waits.end((report.id, report.attempt)),
             NodeNews::Lost { id, attempt, .. } | NodeNews::Unfetched { id, attempt, .. } => {
-                waits.end((*id, *attempt)).into_iter().collect()
+                waits.end((*id, *attempt))
             }
             NodeNews::Returned(attempts) => {
-                attempts.iter().filter_map(|attempt| waits.end(*attempt)).collect()
+                attempts.iter().flat_map(|attempt| waits.end(*attempt)).collect()
             }
             _ => return,
         };
-        self.objects.release(numbers);
+        self.release_requests(numbers);
     }
 
     /// Handles a message of the planner. The planner waits for each object that it asks for, so its messages

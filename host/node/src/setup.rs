@@ -71,6 +71,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         sample: spec.settings.sample,
         reports_positions: false,
         continue_from: None,
+        stores_spill: false,
     }
 }
 

@@ -84,6 +84,7 @@ impl NodeJob {
             tables: None,
             reads,
             waits: matches!(self.role, NodeRole::RunsWorkers(_)).then(ObjectWaits::default),
+            spill: None,
             arrival_reported: None,
             objects: std::mem::take(&mut self.staged.objects),
             worker_limit: self.role.worker_limit(),
@@ -133,6 +134,7 @@ impl NodeJob {
             retried_files: plan.retried_files.clone(),
             reports_positions: plan.reports_positions,
             continue_from: plan.continue_from.clone(),
+            stores_spill: plan.stores_spill,
             asks: objects.asks(),
             ..plan_request(&self.spec, sources, self.spill.clone())
         }

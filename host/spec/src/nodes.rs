@@ -81,12 +81,6 @@ pub(super) fn check_needs(spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
     if raw.job_store.is_none() && !report.has_error_at("job_store") {
         report_no_job_store(raw, report);
     }
-    let is_store_elsewhere = spec.job_store.as_ref().is_some_and(|place| place.folder().is_none());
-    if is_store_elsewhere && let Some(given) = raw.partition_keys.as_ref() {
-        let message = "with a broker and a job_store in a store, rows cannot be grouped yet: let job_store and \
-                       output be folders that all machines share, or leave this key out";
-        given.blame(report, message);
-    }
     if let (Some(_), Some(given)) = (&spec.parent, &raw.parent) {
         let message = "copies for a parent job are not yet possible with a broker: remove parent, \
                        copy_logs_to_parent and push_metrics_to_parent";

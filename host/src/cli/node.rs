@@ -57,8 +57,8 @@ pub(super) struct NodeArguments {
     /// started; may be given many times.
     #[arg(long, value_name = "STORE")]
     store: Vec<PathBuf>,
-    /// The folder for the files of workers, for jobs whose job_store is in a store [default: `node-work` in the cache
-    /// folder]. It must be on a local disk.
+    /// The folder for the files of workers, for jobs whose job_store is in a store, and for copies of grouped rows and
+    /// unpacked text [default: `node-work` in the cache folder]. It must be on a local disk.
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
     /// The folder for compiled entry scripts, as for `run`.

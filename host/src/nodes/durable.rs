@@ -30,8 +30,8 @@ impl Durable {
         rows: String,
         patience: Duration,
     ) -> Result<Self, AgentError> {
-        let PreparedPart { folder, objects, scratch, .. } = prepared;
-        if scratch.is_some() {
+        let PreparedPart { folder, objects, is_folder_own, .. } = prepared;
+        if *is_folder_own {
             let upload = ResultUpload::new(objects.clone(), rows, folder.clone(), patience);
             return Ok(Self::Store(upload, 0));
         }

@@ -11,13 +11,13 @@ use super::kept_reports::KeptReports;
 use super::log_tails::LogTailing;
 use super::part_end::PartEnd;
 use super::preparing::{PreparedPart, prepare};
-use super::upload::rows_folder;
+use super::upload::{rows_folder, rows_name};
 use crate::bus::{
-    BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, Link, Offer, Packet, PacketError,
-    ToNode, decode_message, queue,
+    BUS_PROTOCOL, Bus, BusMessage, Channel, FromNode, JobForNode, KeptPart, Link, Offer, Packet,
+    PacketError, ToNode, decode_message, queue,
 };
 use crate::engine::CancelRequests;
-use crate::model::{MiniBatchId, NodeId};
+use crate::model::MiniBatchId;
 use crate::node::RunningJob;
 use crate::protocol::node::PlanOptions;
 use crate::protocol::{NodeReport, Order, WorkersEnd, WorkersStanding};
@@ -66,10 +66,10 @@ pub(super) fn take_part(
         kept: KeptReports::default(),
         has_joined: true,
         has_followed: false,
-        has_spilled: false,
         preparing: None,
         work: None,
         outbox: Vec::new(),
+        unsent: Vec::new(),
         has_changed: false,
         has_stored_logs: false,
         parts: Vec::new(),
@@ -90,6 +90,8 @@ pub(super) struct Work {
     pub(super) running: RunningJob,
     pub(super) prepared: PreparedPart,
     pub(super) durable: Durable,
+    /// The name of the folder for rows in the job's store.
+    pub(super) rows: String,
     /// `None` if the log tree is in a folder that all machines share.
     _logs: Option<LogTailing>,
 }
@@ -127,13 +129,13 @@ pub(super) struct JobPart {
     pub(super) has_joined: bool,
     /// Whether the workers were started for an earlier leader.
     pub(super) has_followed: bool,
-    /// Whether a mini-batch here was read from a file that the leader's planner has written.
-    pub(super) has_spilled: bool,
     preparing: Option<oneshot::Receiver<Result<PreparedPart, AgentError>>>,
     /// `None` until the job is prepared.
     pub(super) work: Option<Work>,
     /// Reports that are not sent.
     pub(super) outbox: Vec<NodeReport>,
+    /// Messages to a later leader, which has not accepted this node yet. They come before the outbox.
+    pub(super) unsent: Vec<FromNode>,
     /// Whether the state of the workers has changed since the last report of it.
     pub(super) has_changed: bool,
     /// Whether the logs of all workers are in the store.
@@ -184,8 +186,8 @@ impl JobPart {
         self.start.elapsed()
     }
 
-    /// Begins the conversation with a leader. `continues`: the number of this node, if its workers go on.
-    pub(super) fn say_hello(&mut self, continues: Option<NodeId>) {
+    /// Begins the conversation with a leader. `continues`: what this node has, if its workers go on.
+    pub(super) fn say_hello(&mut self, continues: Option<KeptPart>) {
         self.send(&FromNode::Hello {
             name: self.options.name.clone(),
             protocol: BUS_PROTOCOL,
@@ -284,9 +286,7 @@ impl JobPart {
             ToNode::PartOfOrder(part) => self.parts.push(part),
             ToNode::Order(order) => {
                 let order = self.parts.drain(..).rev().fold(order, joined);
-                if self.can_obey(&order) {
-                    self.obey(order);
-                }
+                self.obey(order);
             }
             ToNode::Reclaimable { worker, id, attempt } => {
                 self.kept.release(worker, id, attempt);
@@ -294,6 +294,7 @@ impl JobPart {
                     work.running.mark_reclaimable(worker, id, attempt);
                 }
             }
+            ToNode::Committed(pack) => self.kept.release_pack(pack),
             ToNode::Over => self.end = Some(PartEnd::Over),
         }
     }
@@ -326,27 +327,24 @@ impl JobPart {
 
     fn begin(&mut self, mut prepared: PreparedPart) -> Result<(), AgentError> {
         let patience = self.options.leader_patience;
-        let durable = Durable::new(&prepared, self.rows_folder(), patience)?;
+        let rows = rows_name(self.offer.epoch, &self.incarnation);
+        let folder_of_rows = rows_folder(&self.offer.run, &rows);
+        let durable = Durable::new(&prepared, folder_of_rows.clone(), patience)?;
         self.cancels = Some(CancelRequests::of_run(&prepared.objects, &self.offer.run));
         let mut running = prepared.job.start(&PlanOptions::default())?;
         prepared.job.begin(&mut running, self.start, prepared.first_worker, true);
         running.watch()?;
+        running.fetch_spill(prepared.spill_copies(&self.offer.run)?);
         self.send(&FromNode::Prepared {
             component: prepared.component.clone(),
             settings: prepared.settings.clone(),
             workers: prepared.workers,
         });
         let PreparedPart { folder, objects, .. } = &prepared;
-        let rows = self.rows_folder();
         let logs = matches!(durable, Durable::Store(..))
-            .then(|| LogTailing::start(objects.clone(), rows, folder));
-        self.work = Some(Work { running, prepared, durable, _logs: logs.flatten() });
+            .then(|| LogTailing::start(objects.clone(), folder_of_rows, folder));
+        self.work = Some(Work { running, prepared, durable, rows, _logs: logs.flatten() });
         Ok(())
-    }
-
-    /// The folder of this part in the job's store.
-    fn rows_folder(&self) -> String {
-        rows_folder(&self.offer.run, self.offer.epoch, &self.incarnation)
     }
 
     fn decline(&mut self, error: &AgentError) {
@@ -372,11 +370,11 @@ impl JobPart {
     fn collect(&mut self, reports: Vec<NodeReport>) {
         for report in reports {
             if let Some(message) = full_disk(&report)
-                && let Some(Work { prepared: PreparedPart { scratch: Some(scratch), .. }, .. }) =
-                    &self.work
+                && let Some(Work { prepared, .. }) = &self.work
+                && prepared.is_folder_own
             {
                 // Other machines may have room.
-                let folder = scratch.dir().root().to_owned();
+                let folder = prepared.folder.root().to_owned();
                 self.broken.get_or_insert(AgentError::NoSpace { folder, message });
             }
             match report {
@@ -465,7 +463,8 @@ impl JobPart {
 
     /// Whether the leader knows everything that has happened here.
     fn has_reported(&self) -> bool {
-        let is_sent = self.outbox.is_empty() && self.syncing.is_none() && !self.has_changed;
+        let is_durable = self.unsent.is_empty() && self.syncing.is_none();
+        let is_sent = is_durable && self.outbox.is_empty() && !self.has_changed;
         is_sent && self.link.is_acknowledged()
     }
 
@@ -504,7 +503,9 @@ impl JobPart {
 
     /// Kills the workers that are left.
     async fn stop_workers(&mut self) {
-        let Some(Work { mut running, prepared, durable, _logs }) = self.work.take() else { return };
+        let Some(Work { mut running, prepared, durable, _logs, .. }) = self.work.take() else {
+            return;
+        };
         if let Durable::Store(upload, _) = durable {
             upload.stop();
         }

@@ -1,5 +1,7 @@
 //! What a later leader of a job must learn from a node that goes on with its workers.
 
+use super::pack::{successes_of, with_results};
+use crate::bus::StoredPack;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::protocol::{ContinuedAttempt, NodeNews, NodeReport};
 use std::collections::{BTreeMap, VecDeque};
@@ -8,6 +10,9 @@ use std::time::Duration;
 /// The most successes that are kept of a worker. The rows of older ones are probably in the output. If they are not,
 /// their mini-batches run again.
 const MAX_SUCCESSES: usize = 500;
+
+/// The most packs in the job's store that are kept. As above.
+const MAX_PACKS: usize = 2000;
 
 /// Reports that a node has sent to its leader, and would send again to another one.
 #[derive(Debug, Default)]
@@ -18,6 +23,8 @@ pub(super) struct KeptReports {
     wall: Option<NodeReport>,
     /// For each worker: the successes whose rows may not be in the output yet.
     successes: BTreeMap<WorkerId, VecDeque<NodeReport>>,
+    /// If rows and files are in packs: by the numbers of the packs, the reports that speak of them.
+    packs: BTreeMap<u64, (Vec<NodeReport>, StoredPack)>,
 }
 
 impl KeptReports {
@@ -50,6 +57,32 @@ impl KeptReports {
         }
     }
 
+    /// Notes reports to the leader whose rows and files are in this pack.
+    pub(super) fn note_pack(&mut self, reports: &[NodeReport], pack: &StoredPack) {
+        let is_success =
+            |report: &NodeReport| successes_of(std::slice::from_ref(report)).next().is_some();
+        reports.iter().filter(|report| !is_success(report)).for_each(|report| self.note(report));
+        let kept = with_results(reports);
+        if kept.is_empty() {
+            return;
+        }
+        if self.packs.len() >= MAX_PACKS {
+            self.packs.pop_first();
+        }
+        self.packs.insert(pack.number, (kept, pack.clone()));
+    }
+
+    /// The mini-batches of a pack are committed.
+    pub(super) fn release_pack(&mut self, number: u64) {
+        self.packs.remove(&number);
+    }
+
+    /// The packs that another leader must read, with the reports that speak of them. They come after the reports of
+    /// [`for_leader`](Self::for_leader).
+    pub(super) fn packs(&self) -> Vec<(Vec<NodeReport>, StoredPack)> {
+        self.packs.values().cloned().collect()
+    }
+
     /// The rows of this attempt, and of all attempts that its worker reported before, are in the output.
     pub(super) fn release(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
         let Some(successes) = self.successes.get_mut(&worker) else { return };
@@ -67,7 +100,8 @@ impl KeptReports {
         unsent: impl Iterator<Item = (MiniBatchId, u32)>,
     ) -> Vec<NodeReport> {
         let successes = || self.successes.values().flatten();
-        let ended = successes().filter_map(ended_attempt).chain(unsent);
+        let in_packs = self.packs.values().flat_map(|(reports, _)| successes_of(reports));
+        let ended = successes().filter_map(ended_attempt).chain(in_packs).chain(unsent);
         held.extend(ended.map(|(id, attempt)| ContinuedAttempt {
             id,
             attempt,
@@ -129,5 +163,27 @@ mod tests {
         let ids: Vec<u64> = continued.iter().map(|continued| continued.id.0).collect();
         assert_eq!(ids, [4, 3, 5]);
         assert_eq!(reports, [spawned(0), finished(0, 4), finished(1, 3)]);
+    }
+
+    /// A pack is reported again until all of it is committed. The files of a worker that has ended stay in it.
+    #[test]
+    fn another_leader_reads_packs_again() {
+        let mut kept = KeptReports::default();
+        let pack = |number| StoredPack { number, objects: 1, bytes: 1, sha256: [7; 32] };
+        let done = NodeReport::WorkerDone(WorkerId(0));
+        kept.note_pack(&[spawned(0), finished(0, 1), finished(0, 2)], &pack(0));
+        kept.note_pack(&[finished(0, 3), done.clone(), NodeReport::Changed], &pack(1));
+        kept.note_pack(&[NodeReport::Changed], &pack(2));
+        kept.note_pack(&[finished(0, 4)], &pack(3));
+        kept.release_pack(3);
+        let mut reports = kept.for_leader(Vec::new(), std::iter::once((MiniBatchId(5), 1)));
+        let Some(NodeReport::News(NodeNews::Continues(continued))) = reports.pop() else {
+            panic!("{reports:?}");
+        };
+        let ids: Vec<u64> = continued.iter().map(|continued| continued.id.0).collect();
+        assert_eq!(ids, [1, 2, 3, 5]);
+        assert_eq!(reports, [spawned(0)]);
+        let first = (vec![finished(0, 1), finished(0, 2)], pack(0));
+        assert_eq!(kept.packs(), [first, (vec![finished(0, 3), done], pack(1))]);
     }
 }

@@ -13,11 +13,13 @@ use std::time::Duration;
 /// The time between two looks.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// The most chunks of a node that are copied at a time.
-const MAX_CHUNKS: u32 = 16;
+const MAX_CHUNKS: usize = 16;
+/// The begin of the name of a chunk.
+const CHUNK: &str = "log-";
 
 /// The name of a chunk. `folder`: that of the node's rows.
 fn chunk_name(folder: &str, number: u64) -> String {
-    format!("{folder}/log-{number:020}")
+    format!("{folder}/{CHUNK}{number:020}")
 }
 
 /// The thread of a node. It ends when this is dropped.
@@ -68,8 +70,8 @@ type Tailed = BTreeMap<String, Arc<Mutex<TailedNode>>>;
 #[derive(Debug)]
 struct TailedNode {
     node: NodeId,
-    /// The number of the next chunk.
-    next: u64,
+    /// The number of the next chunk. `None` if an earlier leader has removed the first ones.
+    next: Option<u64>,
     /// Whether the node's whole log tree is here, or will be.
     is_complete: bool,
 }
@@ -97,9 +99,10 @@ impl NodeTails {
         Self { nodes, _stop: stop }
     }
 
-    /// Copies the logs of this node from now on.
-    pub(super) fn add(&self, folder: String, node: NodeId) {
-        let tailed = TailedNode { node, next: 0, is_complete: false };
+    /// Copies the logs of this node from now on. `continues`: whether an earlier leader has copied some of them.
+    pub(super) fn add(&self, folder: String, node: NodeId, continues: bool) {
+        let next = (!continues).then_some(0);
+        let tailed = TailedNode { node, next, is_complete: false };
         lock(&self.nodes).insert(folder, Arc::new(Mutex::new(tailed)));
     }
 
@@ -114,15 +117,23 @@ impl NodeTails {
 
 fn copy_chunks(store: &dyn LogStore, folder: &str, tailed: &mut TailedNode, dir: &JobDir) {
     let TailedNode { node, next, is_complete } = tailed;
-    for _ in 0..MAX_CHUNKS {
-        if *is_complete {
-            return;
-        }
-        let name = chunk_name(folder, *next);
+    if *is_complete {
+        return;
+    }
+    let Some(first) = next.or_else(|| first_chunk(store, folder)) else { return };
+    for number in (first..).take(MAX_CHUNKS) {
+        let name = chunk_name(folder, number);
+        *next = Some(number);
         let Ok(Some(chunk)) = store.read(&name) else { return };
         // What cannot be written now comes with the whole log tree.
         let _ = write_node_logs(&chunk, &dir.logs(), &|path| is_log_of(path, *node));
         let _ = store.remove(&name);
-        *next += 1;
+        *next = Some(number + 1);
     }
+}
+
+/// The number of the first chunk that is in the store.
+fn first_chunk(store: &dyn LogStore, folder: &str) -> Option<u64> {
+    let names = store.list(folder).ok()?;
+    names.iter().filter_map(|name| name.strip_prefix(CHUNK)?.parse().ok()).min()
 }

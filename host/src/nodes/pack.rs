@@ -60,6 +60,25 @@ pub(super) fn with_rows(
     })
 }
 
+/// The attempts that have succeeded, by these reports.
+pub(super) fn successes_of(reports: &[NodeReport]) -> impl Iterator<Item = (MiniBatchId, u32)> {
+    reports.iter().filter_map(|report| match report {
+        NodeReport::News(NodeNews::Finished { report, .. }) => {
+            report.outcome.is_ok().then_some((report.id, report.attempt))
+        }
+        _ => None,
+    })
+}
+
+/// Those of these reports that decide what a pack has, in their order.
+pub(super) fn with_results(reports: &[NodeReport]) -> Vec<NodeReport> {
+    let has_results = |report: &&NodeReport| match report {
+        NodeReport::News(NodeNews::Finished { report, .. }) => report.outcome.is_ok(),
+        report => matches!(report, NodeReport::WorkerDone(_)),
+    };
+    reports.iter().filter(has_results).cloned().collect()
+}
+
 /// The places whose files belong to these reports.
 pub(super) fn places_of(reports: &[NodeReport]) -> Vec<PackPlace> {
     let place = |report: &NodeReport| match report {

@@ -5,14 +5,17 @@ use super::agent_options::{AgentOptions, LoadJob};
 use super::proof::is_shared;
 use super::scratch::Scratch;
 use super::signed_job::{check_asked, check_found, check_job_file};
+use super::spill_fetch::SpillFetch;
 use crate::bus::{JobForNode, Offer};
 use crate::engine::{
     JobFile, LogStore, folder_objects, is_run_id, make_worker_folders, node_request, settings,
     worker_dir,
 };
 use crate::model::JobDir;
-use crate::node::{self, NodeJob, NodeRole};
+use crate::node::{self, NodeJob, NodeRole, SpillCopies};
+use crate::opening::folder_at_its_path;
 use crate::spec::JobStorePlace;
+use rustix::fs::Mode;
 use std::sync::Arc;
 
 /// A job that the machine can run workers of.
@@ -21,8 +24,10 @@ pub(super) struct PreparedPart {
     pub(super) job: NodeJob,
     /// The job's objects in its store.
     pub(super) objects: Arc<dyn LogStore>,
-    /// The folder of workers' files, if it is on this machine.
-    pub(super) scratch: Option<Scratch>,
+    /// A folder of this machine, which only this part of the job uses. It has copies of the planner's files.
+    pub(super) scratch: Scratch,
+    /// Whether the folder of workers' files is in `scratch`. Otherwise all machines share it.
+    pub(super) is_folder_own: bool,
     /// The folder of workers' files.
     pub(super) folder: JobDir,
     /// The number of the first worker.
@@ -64,13 +69,11 @@ pub(super) fn prepare(
         }
     };
     check_shared(&*objects, asked, &place)?;
-    let scratch = match &place {
-        JobStorePlace::Folder(_) => None,
-        JobStorePlace::Address(_) => Some(scratch(options)?),
-    };
-    let folder = match &scratch {
-        Some(scratch) => scratch.dir(),
-        None => {
+    let scratch = scratch(options)?;
+    let is_folder_own = place.folder().is_none();
+    let folder = match is_folder_own {
+        true => scratch.dir(),
+        false => {
             let store = request.job_store.clone().ok_or(AgentError::NoStore)?;
             worker_dir(&store.join(&spec.name), &asked.run)
         }
@@ -85,13 +88,35 @@ pub(super) fn prepare(
     check_found(asked, &found.component, &settings)?;
     let notices = job.lease_gpus(say)?;
     found.notices.iter().chain(&notices).for_each(|notice| (options.say)(notice));
-    job.share(folder.clone(), NodeRole::RunsWorkers(asked.node), &offer.leader);
-    if scratch.is_some() {
+    job.share(folder.clone(), NodeRole::RunsWorkers(asked.node));
+    job.read_spill_from(scratch.dir().spill());
+    if is_folder_own {
         job.own_folder();
         job.give_models()?;
     }
     let component = found.component;
-    Ok(PreparedPart { job, objects, scratch, folder, first_worker, component, settings, workers })
+    Ok(PreparedPart {
+        job,
+        objects,
+        scratch,
+        is_folder_own,
+        folder,
+        first_worker,
+        component,
+        settings,
+        workers,
+    })
+}
+
+impl PreparedPart {
+    /// What fetches copies of the planner's files.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(super) fn spill_copies(&self, run: &str) -> Result<SpillCopies, AgentError> {
+        let folder = self.scratch.dir().spill();
+        SpillFetch::start(self.objects.clone(), run, folder).map_err(AgentError::Thread)
+    }
 }
 
 /// Checks that the leader uses the store that the job names on this machine.
@@ -118,7 +143,10 @@ fn check_shared(
 fn scratch(options: &AgentOptions) -> Result<Scratch, AgentError> {
     let root = options.work_dir.as_deref().ok_or(AgentError::NoWorkDir)?;
     let scratch = Scratch::new(root).map_err(|error| AgentError::local("use", root, error))?;
-    let made = make_worker_folders(&scratch.dir());
+    let made = make_worker_folders(&scratch.dir()).and_then(|()| {
+        let spill = scratch.dir().spill();
+        folder_at_its_path(&spill, Mode::RWXU).map(drop).map_err(|error| (spill, error))
+    });
     made.map_err(|(folder, error)| AgentError::local("make", &folder, error))?;
     Ok(scratch)
 }

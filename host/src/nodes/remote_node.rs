@@ -1,7 +1,7 @@
 //! One node on another machine, as its leader sees it.
 
 use super::reports::is_allowed;
-use crate::bus::{Bus, Channel, Link, StoredPack, ToNode, queue};
+use crate::bus::{Bus, Channel, KeptPart, Link, StoredPack, ToNode, queue};
 use crate::model::{NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, NodeReport, WorkersEnd};
 use std::collections::{BTreeSet, VecDeque};
@@ -43,8 +43,10 @@ pub(super) struct RemoteNode {
     pub(super) name: String,
     /// The agent's id, if it may lead the job.
     pub(super) may_lead: Option<String>,
-    /// The number that the node had under an earlier leader, if it wants to go on with its attempts.
-    pub(super) claimed: Option<NodeId>,
+    /// What the node has from an earlier leader, if it wants to go on with its attempts.
+    pub(super) claimed: Option<KeptPart>,
+    /// The name of the folder for its rows in the job's store.
+    pub(super) rows: String,
     /// Whether the node may go on with attempts of an earlier leader.
     pub(super) continues: bool,
     /// The workers that have not exited, as far as the node has reported.
@@ -62,7 +64,15 @@ pub(super) struct RemoteNode {
 pub(super) struct Reported {
     pub(super) reports: Vec<NodeReport>,
     /// The rows and files that the reports speak of, if these are in the job's store.
-    pub(super) pack: Option<StoredPack>,
+    pub(super) pack: Option<ReportedPack>,
+}
+
+/// The pack of some reports.
+#[derive(Debug)]
+pub(super) struct ReportedPack {
+    pub(super) pack: StoredPack,
+    /// Whether an earlier leader has got the reports, too. Then the pack may be gone.
+    pub(super) was_reported: bool,
 }
 
 impl RemoteNode {
@@ -79,6 +89,7 @@ impl RemoteNode {
             name: String::new(),
             may_lead: None,
             claimed: None,
+            rows: String::new(),
             continues: false,
             workers: BTreeSet::new(),
             inbox: VecDeque::new(),

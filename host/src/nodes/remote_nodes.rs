@@ -9,15 +9,18 @@ use super::leader_identity::LeaderIdentity;
 use super::logs::copy_logs;
 use super::node_table::NodeTable;
 use super::pack::have_results;
-use super::remote_node::{NodeStage, RemoteNode};
+use super::remote_node::{NodeStage, RemoteNode, ReportedPack};
 use super::signed_job::differing_settings;
+use super::spill_store::SpillStore;
 use super::store_work::StoreWork;
+use super::uncommitted_packs::UncommittedPacks;
+use super::upload::{MAX_INCARNATION, epoch_of};
 use crate::bus::{
-    BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, OFFERS, Packet, PacketError, ToNode,
-    decode_message, publish, to_leader,
+    BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, KeptPart, OFFERS, Packet,
+    PacketError, ToNode, decode_message, publish, to_leader,
 };
 use crate::engine::RemoteWork;
-use crate::model::{NodeId, TableFormat, is_random_name, printable};
+use crate::model::{MiniBatchSet, NodeId, TableFormat, is_random_name, printable};
 use crate::protocol::{NodeReport, NodeReports, WorkersEnd};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -44,8 +47,6 @@ const NOTICE_AFTER: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long the end of the job waits for its last messages to leave.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
-/// The longest name of an incarnation, in bytes: that of a key.
-const MAX_INCARNATION: usize = 64;
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
 
@@ -57,6 +58,8 @@ pub(crate) struct RemoteNodes {
     store: StoreWork,
     /// The objects of stores that mini-batches read.
     objects: GrantedObjects,
+    /// Puts what mini-batches read of the planner's files into the job's store.
+    spill: SpillStore,
     /// `None` at the job's end.
     announcer: Option<LeadAnnouncer>,
     /// Gets the announcer at the job's end, if the results must still go to a store.
@@ -73,6 +76,8 @@ pub(crate) struct RemoteNodes {
     tables: Option<Vec<TableFormat>>,
     /// Reports that the leader has not taken yet.
     pending: VecDeque<NodeReports>,
+    /// The packs of nodes that the leader has read, until they are committed.
+    packs: UncommittedPacks,
     /// Notices that the user has had. An agent that declines a job may return.
     said: BTreeSet<String>,
     offer_at: Duration,
@@ -95,15 +100,15 @@ pub(crate) struct RemoteNodes {
 }
 
 impl RemoteNodes {
-    /// Nodes on other machines, none of which takes part yet. `logs` is the log tree of the job directory. The keeper is
-    /// `None` if the results are complete at the job's end.
+    /// Nodes on other machines, none of which takes part yet. `spill` is the planner's folder, and `logs` is the log tree of
+    /// the job directory. The keeper is `None` if the results are complete at the job's end.
     ///
     /// # Errors
     /// If the broker cannot be reached.
     pub(crate) fn new(
         bus: Bus,
         (announcer, keeper): (LeadAnnouncer, Option<LeadKeeper>),
-        (work, objects): (RemoteWork, GrantedObjects),
+        (work, objects, spill): (RemoteWork, GrantedObjects, PathBuf),
         leader: LeaderIdentity,
         logs: PathBuf,
         patience: Duration,
@@ -114,6 +119,7 @@ impl RemoteNodes {
             announcer: Some(announcer),
             keeper,
             store: StoreWork::new(&work),
+            spill: SpillStore::new(work.objects.clone(), work.run.clone(), spill),
             work,
             objects,
             logs,
@@ -124,6 +130,7 @@ impl RemoteNodes {
             nodes: NodeTable::default(),
             tables: None,
             pending: VecDeque::new(),
+            packs: UncommittedPacks::default(),
             said: BTreeSet::new(),
             offer_at: Duration::ZERO,
             looked: Duration::ZERO,
@@ -137,12 +144,12 @@ impl RemoteNodes {
         })
     }
 
-    /// Begins to offer the job to agents.
-    pub(crate) fn begin(&mut self, epoch: u64) {
+    /// Begins to offer the job to agents. `done`: the mini-batches that ended in earlier runs.
+    pub(crate) fn begin(&mut self, epoch: u64, done: MiniBatchSet) {
         self.epoch = epoch;
+        self.spill.begin(epoch, done);
         self.announcer.iter().for_each(|announcer| announcer.begin(epoch));
         self.start = Instant::now();
-        let _ = self.store.remove_rows(epoch, false);
         self.keep_up();
     }
 
@@ -162,6 +169,7 @@ impl RemoteNodes {
             tokio::select! {
                 biased;
                 result = self.store.next() => self.on_stored(result),
+                reports = self.spill.next() => return NodeReports::of_only_node(reports),
                 message = self.bus.next() => self.receive(&message),
                 () = tokio::time::sleep_until(due) => self.flush(),
             }
@@ -394,6 +402,13 @@ impl RemoteNodes {
             (Ok(FromNode::Stored(reports, pack)), NodeStage::Works(node))
                 if self.store.has_rows() =>
             {
+                let pack = ReportedPack { pack, was_reported: false };
+                self.on_reports(incarnation, node, reports, Some(pack));
+            }
+            (Ok(FromNode::StoredBefore(reports, pack)), NodeStage::Works(node))
+                if self.store.has_rows() =>
+            {
+                let pack = ReportedPack { pack, was_reported: true };
                 self.on_reports(incarnation, node, reports, Some(pack));
             }
             (Ok(FromNode::Leaving(reason)), _) => self.lose(incarnation, &printable(&reason)),
@@ -404,13 +419,13 @@ impl RemoteNodes {
         }
     }
 
-    /// `continues`: the number of a node whose workers go on.
+    /// `continues`: what a node has whose workers go on.
     fn greet(
         &mut self,
         incarnation: &str,
         name: &str,
         (protocol, version): (u32, &str),
-        continues: Option<NodeId>,
+        continues: Option<KeptPart>,
     ) {
         // A node whose workers go on comes before others that only prepare the job.
         let goes_on = continues.is_some() && self.may_work();
@@ -427,7 +442,7 @@ impl RemoteNodes {
             Some(ToNode::NotNeeded)
         };
         let now = self.now();
-        let claimed = continues.filter(|number| !self.nodes.has_number(*number));
+        let claimed = continues.filter(|kept| self.may_keep(kept));
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         node.name = printable(name).chars().take(200).collect();
         match refusal {
@@ -435,10 +450,19 @@ impl RemoteNodes {
             None => {
                 node.stage = NodeStage::Waits;
                 node.since = now;
+                let kept = claimed.as_ref().map(|kept| kept.node);
                 node.claimed = claimed;
-                self.store.take_number(incarnation, claimed);
+                self.store.take_number(incarnation, kept);
             }
         }
+    }
+
+    /// Whether a node may have this from an earlier leader: no other node has the number or the folder.
+    fn may_keep(&self, kept: &KeptPart) -> bool {
+        let is_earlier = epoch_of(&kept.rows).is_some_and(|epoch| epoch < self.epoch);
+        let is_taken = self.nodes.has_number(kept.node)
+            || self.nodes.values().any(|node| node.rows == kept.rows);
+        is_earlier && !is_taken
     }
 
     /// Lets a node work if it found the same as the leader.
@@ -471,7 +495,7 @@ impl RemoteNodes {
         let Some(number) = node.number() else { return };
         node.stage = NodeStage::Works(number);
         node.most_workers = workers;
-        self.store.copy_logs(incarnation, (number, self.epoch));
+        self.store.copy_logs((number, &node.rows), node.continues);
         if let Some(tables) = &self.tables {
             node.send(&ToNode::Tables(tables.clone()));
         }
@@ -535,6 +559,7 @@ impl RemoteNodes {
     /// Dismisses all nodes, because the job is over. Waits briefly until they know.
     pub(crate) fn close(&mut self) {
         self.is_over = true;
+        self.spill.close();
         // Until the results are in the store, another process continues if this one is lost.
         if let (Some(keeper), Some(announcer)) = (&self.keeper, self.announcer.take()) {
             keeper.keep(announcer);
@@ -555,7 +580,7 @@ impl RemoteNodes {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.bus.flush(FLUSH_WITHIN);
-        self.removing = self.store.remove_rows(self.epoch, true);
+        self.removing = self.store.remove_rows(self.epoch);
     }
 
     /// Copies the nodes' logs into the log tree. Call this at the job's end.

@@ -73,12 +73,45 @@ impl RowMirror {
         Self { dir, keeps_rows, parts: Mutex::default() }
     }
 
+    /// As [`take_over`](Self::take_over), for reports that an earlier leader has got, too. If that leader had the same job
+    /// directory, files of workers that have ended are here already. Then this drops the reports on these workers.
+    ///
+    /// # Errors
+    /// As for [`take_over`](Self::take_over).
+    pub(super) fn take_over_again(
+        &self,
+        node: NodeId,
+        reports: &mut Vec<NodeReport>,
+        bytes: &mut dyn Read,
+    ) -> Result<(), MirrorError> {
+        let known = |report: &NodeReport| match report {
+            NodeReport::WorkerDone(worker) if self.dir.worker_output(*worker).exists() => {
+                Some(PackPlace::Worker(*worker))
+            }
+            _ => None,
+        };
+        let here: Vec<PackPlace> = reports.iter().filter_map(known).collect();
+        reports.retain(|report| known(report).is_none());
+        self.take_over_except(&here, node, reports, bytes)
+    }
+
     /// Writes what a pack has to the leader's disk. The reports of the node then say where its rows are here.
     ///
     /// # Errors
     /// If the pack does not have what the reports say, or if the disk fails.
     pub(super) fn take_over(
         &self,
+        node: NodeId,
+        reports: &mut [NodeReport],
+        bytes: &mut dyn Read,
+    ) -> Result<(), MirrorError> {
+        self.take_over_except(&[], node, reports, bytes)
+    }
+
+    /// `here`: the places whose files are here already.
+    fn take_over_except(
+        &self,
+        here: &[PackPlace],
         node: NodeId,
         reports: &mut [NodeReport],
         mut bytes: &mut dyn Read,
@@ -94,7 +127,8 @@ impl RowMirror {
                 PackPlace::Logs => is_log_of(&entry.path, node) || entry.kind == EntryKind::Folder,
                 place => places.contains(&place),
             };
-            if !is_inside(&entry.path) || (!is_allowed && entry.place != PackPlace::Logs) {
+            let may_be_skipped = entry.place == PackPlace::Logs || here.contains(&entry.place);
+            if !is_inside(&entry.path) || !(is_allowed || may_be_skipped) {
                 return Err(MirrorError::wrong("it has a file that belongs to no report"));
             }
             // A node may have other logs, such as those of its own problems. The leader does not want them.
@@ -141,7 +175,12 @@ impl RowMirror {
         if let Some(part) = parts.get(&worker) {
             return Ok(part.clone());
         }
-        let part = PartFile::create(&self.dir.part_file(worker), self.keeps_rows)?;
+        let path = self.dir.part_file(worker);
+        // The worker may have worked for an earlier leader, whose rows count.
+        let part = match self.keeps_rows {
+            true => PartFile::continue_all(&path)?,
+            false => PartFile::create(&path, false)?,
+        };
         let part = Arc::new(Mutex::new(part));
         parts.insert(worker, part.clone());
         Ok(part)
@@ -324,6 +363,13 @@ mod tests {
         assert_eq!(fs::read(world.leader.worker_output(WORKER).join("of-init")).unwrap(), b"i");
         // A second report with the same files.
         assert!(world.take(&reports, &pack).unwrap_err().contains("File exists"));
+        // A leader that continues in the same job directory has removed the unpublished files.
+        fs::remove_dir_all(world.leader.staged(WORKER, MiniBatchId(7), 1)).unwrap();
+        let mirror = RowMirror::new(world.leader.clone(), false);
+        let mut again = reports.to_vec();
+        mirror.take_over_again(NodeId(0), &mut again, &mut &*pack).unwrap();
+        assert_eq!(again, [finished(7, expected, true)]);
+        assert_eq!(fs::read(staged.join("a/b.txt")).unwrap(), b"content");
     }
 
     #[test]

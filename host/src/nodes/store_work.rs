@@ -2,9 +2,12 @@
 //! leader. It gives out numbers of nodes, and reads the rows and files that nodes have put there.
 
 use super::log_tails::NodeTails;
+use super::pack::successes_of;
 use super::proof::{take_number, was_given};
+use super::remote_node::ReportedPack;
 use super::row_mirror::{MirrorError, RowMirror};
-use super::upload::{object_name, rows_folder};
+use super::uncommitted_packs::PackInStore;
+use super::upload::{epoch_of, object_name, rows_folder};
 use crate::bus::StoredPack;
 use crate::engine::{LogStore, OBJECT_BYTES, RemoteWork, remove_stored_rows};
 use crate::model::{MiniBatchId, NodeId, WorkerId, random_name};
@@ -41,8 +44,8 @@ pub(super) struct StoreResult {
 pub(super) enum StoreOutcome {
     /// The node has this number. The text is the proof in its object.
     Number(Result<NodeId, String>, String),
-    /// The rows and files of these reports are in the leader's job directory.
-    Fetched(Result<Vec<NodeReport>, FetchError>),
+    /// The rows and files of these reports are in the leader's job directory. They were in this pack.
+    Fetched(Result<Vec<NodeReport>, FetchError>, PackInStore),
 }
 
 /// Why the rows and files of reports are not on this machine.
@@ -51,6 +54,9 @@ pub(super) enum FetchError {
     /// The store does not have what the node reported.
     #[error("its rows are not in the job's store as it reported them: {0}")]
     Wrong(String),
+    /// An object is missing.
+    #[error("its rows are not in the job's store as it reported them: {0} is missing")]
+    Missing(String),
     /// The store failed for too long.
     #[error("its rows cannot be read in the job's store: {0}")]
     Store(io::Error),
@@ -59,10 +65,23 @@ pub(super) enum FetchError {
     Disk(String),
 }
 
+impl From<MirrorError> for FetchError {
+    fn from(error: MirrorError) -> Self {
+        match error {
+            MirrorError::Wrong(text) => Self::Wrong(text),
+            error @ (MirrorError::Disk { .. } | MirrorError::Part(_)) => {
+                Self::Disk(error.to_string())
+            }
+        }
+    }
+}
+
 /// The leader's part of the store.
 #[derive(Debug)]
 pub(super) struct StoreWork {
     shared: Arc<Shared>,
+    /// To the thread that removes packs. `None` if there are none.
+    useless: Option<mpsc::Sender<PackInStore>>,
     sender: UnboundedSender<StoreResult>,
     results: UnboundedReceiver<StoreResult>,
 }
@@ -94,7 +113,15 @@ impl StoreWork {
             mirror: (!work.is_folder_shared).then(mirror),
             tails: (!work.is_folder_shared).then(tails),
         };
-        Self { shared: Arc::new(shared), sender, results }
+        let shared = Arc::new(shared);
+        let useless = shared.mirror.is_some().then(|| remove_packs(shared.objects.clone()));
+        Self { shared, useless, sender, results }
+    }
+
+    /// Removes a pack.
+    pub(super) fn remove_pack(&self, pack: PackInStore) {
+        // Packs that stay are removed at the job's end.
+        let _ = self.useless.as_ref().map(|useless| useless.send(pack));
     }
 
     /// Whether the rows of nodes are objects of the store.
@@ -142,24 +169,31 @@ impl StoreWork {
         });
     }
 
-    /// Copies the logs of a node while it works.
-    pub(super) fn copy_logs(&self, incarnation: &str, (node, epoch): (NodeId, u64)) {
+    /// Copies the logs of a node while it works. `rows`: the name of the folder for its rows. `continues`: whether an
+    /// earlier leader has copied some of the logs.
+    pub(super) fn copy_logs(&self, (node, rows): (NodeId, &str), continues: bool) {
         if let Some(tails) = &self.shared.tails {
-            tails.add(rows_folder(&self.shared.run, epoch, incarnation), node);
+            tails.add(rows_folder(&self.shared.run, rows), node, continues);
         }
     }
 
-    /// Reads the rows and files of reports.
+    /// Reads the rows and files of reports. `rows`: the name of the folder for the node's rows.
     pub(super) fn fetch(
         &self,
         incarnation: &str,
-        (node, epoch): (NodeId, u64),
+        (node, rows): (NodeId, &str),
         reports: Vec<NodeReport>,
-        pack: StoredPack,
+        reported: ReportedPack,
     ) {
-        let folder = rows_folder(&self.shared.run, epoch, incarnation);
+        let ReportedPack { pack, was_reported } = reported;
+        let folder = rows_folder(&self.shared.run, rows);
+        let pack = PackInStore { incarnation: incarnation.to_owned(), folder, pack };
         self.spawn(incarnation, move |shared| {
-            StoreOutcome::Fetched(shared.fetch(node, &folder, reports, &pack))
+            let fetched = match was_reported {
+                true => shared.fetch_again(node, reports, &pack),
+                false => shared.fetch(node, reports, &pack),
+            };
+            StoreOutcome::Fetched(fetched, pack)
         });
     }
 
@@ -187,21 +221,18 @@ impl StoreWork {
         }
     }
 
-    /// Removes what nodes of earlier leaders have left, and with `all`, also what those of this leader have left. Does not
-    /// wait: the result is closed when that is done.
-    pub(super) fn remove_rows(&self, epoch: u64, all: bool) -> Option<mpsc::Receiver<()>> {
+    /// Removes what nodes of this leader and of earlier ones have left. Does not wait: the result is closed when that is
+    /// done.
+    pub(super) fn remove_rows(&self, epoch: u64) -> Option<mpsc::Receiver<()>> {
         self.shared.mirror.as_ref()?;
         let shared = self.shared.clone();
         let thread = thread::Builder::new().name("store-work".to_owned());
-        let of_earlier = move |node: &str| {
-            let found = node.split('-').next().and_then(|epoch| epoch.parse::<u64>().ok());
-            found.is_some_and(|found| found < epoch || (all && found == epoch))
-        };
+        let is_known = move |rows: &str| epoch_of(rows).is_some_and(|found| found <= epoch);
         let (removing, removed) = mpsc::channel();
         let remove = move || {
             let _removing: mpsc::Sender<()> = removing;
             // Objects that stay do no harm.
-            let _ = remove_stored_rows(&*shared.objects, &shared.run, &of_earlier);
+            let _ = remove_stored_rows(&*shared.objects, &shared.run, &is_known);
         };
         thread.spawn(remove).ok().map(|_| removed)
     }
@@ -211,24 +242,36 @@ impl Shared {
     fn fetch(
         &self,
         node: NodeId,
-        folder: &str,
         mut reports: Vec<NodeReport>,
-        pack: &StoredPack,
+        pack: &PackInStore,
     ) -> Result<Vec<NodeReport>, FetchError> {
-        let Some(mirror) = &self.mirror else { return Ok(reports) };
-        let mut bytes = self.read(folder, pack)?;
+        let mut bytes = self.read(&pack.folder, &pack.pack)?;
         if let Some(tails) = self.tails.as_ref().filter(|_| have_ended(&reports)) {
-            tails.complete(folder);
+            tails.complete(&pack.folder);
         }
-        mirror.take_over(node, &mut reports, &mut *bytes).map_err(|error| match error {
-            MirrorError::Wrong(text) => FetchError::Wrong(text),
-            error @ (MirrorError::Disk { .. } | MirrorError::Part(_)) => {
-                FetchError::Disk(error.to_string())
+        if let Some(mirror) = &self.mirror {
+            mirror.take_over(node, &mut reports, &mut *bytes)?;
+        }
+        Ok(reports)
+    }
+
+    /// As [`fetch`](Self::fetch), for reports that an earlier leader has got, too. If the pack is gone, the mini-batches are
+    /// committed, or run again.
+    fn fetch_again(
+        &self,
+        node: NodeId,
+        mut reports: Vec<NodeReport>,
+        pack: &PackInStore,
+    ) -> Result<Vec<NodeReport>, FetchError> {
+        let mut bytes = match self.read(&pack.folder, &pack.pack) {
+            Err(FetchError::Missing(_)) => {
+                let returned = successes_of(&reports).collect();
+                return Ok(vec![NodeReport::News(NodeNews::Returned(returned))]);
             }
-        })?;
-        // From now on, the rows are on this machine. Objects that stay are removed later.
-        for object in 0..pack.objects {
-            let _ = self.objects.remove(&object_name(folder, pack.number, object));
+            read => read?,
+        };
+        if let Some(mirror) = &self.mirror {
+            mirror.take_over_again(node, &mut reports, &mut *bytes)?;
         }
         Ok(reports)
     }
@@ -246,10 +289,10 @@ impl Shared {
         for object in 0..pack.objects {
             let name = object_name(folder, pack.number, object);
             let bytes = self.read_object(&name)?;
-            let bytes = bytes.filter(|bytes| bytes.len() as u64 == left.min(object_bytes));
-            let bytes = bytes.ok_or_else(|| {
-                FetchError::Wrong(format!("{name} is missing or has another length"))
-            })?;
+            let bytes = bytes.ok_or_else(|| FetchError::Missing(name.clone()))?;
+            if bytes.len() as u64 != left.min(object_bytes) {
+                return Err(FetchError::Wrong(format!("{name} has another length")));
+            }
             left -= bytes.len() as u64;
             digest.update(&bytes);
             match &mut rest {
@@ -292,6 +335,22 @@ impl Shared {
     fn disk(&self, error: &io::Error) -> FetchError {
         FetchError::Disk(format!("cannot write to {}: {error}", self.temporary.display()))
     }
+}
+
+/// Starts a thread that removes packs. It ends when the sender is dropped.
+fn remove_packs(objects: Arc<dyn LogStore>) -> mpsc::Sender<PackInStore> {
+    let (sender, useless) = mpsc::channel();
+    let remove = move || {
+        while let Ok(PackInStore { folder, pack, .. }) = useless.recv() {
+            for object in 0..pack.objects {
+                // Objects that stay are removed at the job's end.
+                let _ = objects.remove(&object_name(&folder, pack.number, object));
+            }
+        }
+    };
+    // Without a thread, all packs are removed at the job's end.
+    let _ = thread::Builder::new().name("useless-packs".to_owned()).spawn(remove);
+    sender
 }
 
 /// Whether a node reports that all of its workers have ended. Then its logs come, too.

@@ -5,8 +5,9 @@ use super::agent_error::AgentError;
 use super::pack::{
     EntryKind, PackEntry, PackPlace, PackWriter, have_results, places_of, with_rows,
 };
+use super::patient::Patience;
 use crate::bus::{FromNode, StoredPack};
-use crate::engine::{LogError, LogStore, STORED_ROWS, create_own};
+use crate::engine::{LogStore, STORED_ROWS};
 use crate::files::publish::discard_files;
 use crate::files::read_range;
 use crate::model::{JobDir, MiniBatchId, WorkerId};
@@ -18,15 +19,14 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+/// The longest name of an incarnation, in bytes: that of a key.
+pub(super) const MAX_INCARNATION: usize = 64;
 /// The deepest nesting of folders in a pack. It is deeper than what can be published, so that the leader notices.
 const MAX_DEPTH: usize = 80;
 /// The most entries of a pack. They are more than what can be published.
 const MAX_ENTRIES: usize = 300_000;
-/// The pause after the store has failed several times.
-const PAUSE: Duration = Duration::from_secs(1);
 
 /// The part of a job's store for the rows and files of one node.
 #[derive(Clone, Debug)]
@@ -42,9 +42,25 @@ pub(super) struct ResultUpload {
     stop: Arc<AtomicBool>,
 }
 
-/// The folder for the rows and files of a node. A later leader has a higher epoch.
-pub(super) fn rows_folder(run: &str, epoch: u64, incarnation: &str) -> String {
-    format!("{run}/{STORED_ROWS}/{epoch:020}-{incarnation}")
+/// The name of the folder for the rows and files of a node's part in a job: that of the first leader and the first
+/// incarnation of this part. A later leader has a higher epoch.
+pub(super) fn rows_name(epoch: u64, incarnation: &str) -> String {
+    format!("{epoch:020}-{incarnation}")
+}
+
+/// The epoch in the name of such a folder. `None` if it is not such a name.
+pub(super) fn epoch_of(rows: &str) -> Option<u64> {
+    let (epoch, incarnation) = rows.split_once('-')?;
+    let is_digits = epoch.len() == 20 && epoch.bytes().all(|byte| byte.is_ascii_digit());
+    let is_name = !incarnation.is_empty()
+        && incarnation.len() <= MAX_INCARNATION
+        && incarnation.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    (is_digits && is_name).then(|| epoch.parse().ok()).flatten()
+}
+
+/// The folder with this name.
+pub(super) fn rows_folder(run: &str, rows: &str) -> String {
+    format!("{run}/{STORED_ROWS}/{rows}")
 }
 
 /// The name of an object of a pack.
@@ -187,26 +203,10 @@ impl ResultUpload {
     }
 
     fn create(&self, pack: u64, object: u32, bytes: &[u8]) -> Result<(), AgentError> {
+        let patience = Patience { most: self.patience, stop: &self.stop };
         let name = object_name(&self.folder, pack, object);
-        let begun = Instant::now();
-        loop {
-            let error = match create_own(&*self.objects, &name, bytes) {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            let is_stopped = self.stop.load(Ordering::Relaxed);
-            if is_stopped || is_denied(&error) || begun.elapsed() >= self.patience {
-                return Err(AgentError::Upload(error));
-            }
-            thread::sleep(PAUSE);
-        }
+        patience.create(&*self.objects, &name, bytes).map_err(AgentError::Upload)
     }
-}
-
-/// Whether the store would refuse the request again.
-fn is_denied(error: &LogError) -> bool {
-    let LogError::Unavailable { source, .. } = error else { return true };
-    matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported)
 }
 
 /// The last attempt with rows of each worker: its rows, and those of the attempts before, are in the store.
@@ -224,4 +224,21 @@ fn copy(
 ) -> Result<(), AgentError> {
     let failed = |source| AgentError::local("read", path, source);
     read_range(file, offset, length, failed, &mut |bytes| writer.write(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_of_rows_cannot_lead_to_other_objects() {
+        assert_eq!(epoch_of(&rows_name(17, "a1B2")), Some(17));
+        let epoch = "00000000000000000017";
+        for name in ["17-a", epoch, &format!("{epoch}-"), &format!("{epoch}-a/b")] {
+            assert_eq!(epoch_of(name), None, "{name}");
+        }
+        for incarnation in ["..", "a b", "a\0", &"x".repeat(MAX_INCARNATION + 1)] {
+            assert_eq!(epoch_of(&rows_name(17, incarnation)), None, "{incarnation}");
+        }
+    }
 }

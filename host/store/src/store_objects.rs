@@ -245,6 +245,12 @@ impl LogStore for StoreObjects {
         Ok(found.is_positive.then_some(found.bytes))
     }
 
+    fn read_range(&self, name: &str, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {
+        let action = ObjectAction::ReadRange(name.to_owned(), offset, length);
+        let found = self.call(&[], action)?;
+        Ok(found.is_positive.then_some(found.bytes))
+    }
+
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         self.call(&[], ObjectAction::List(folder.to_owned())).map(|found| found.objects)
     }

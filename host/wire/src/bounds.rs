@@ -163,6 +163,7 @@ fn check_mini_batch(batch: &MiniBatch) -> Checked {
     let mut files = batch.files().map(|(_, file)| file);
     require(files.all(stays_below), "a file outside of its input")?;
     require(batch.unfetched.is_empty(), "reasons that only the leader may add")?;
+    require(batch.spill.is_none(), "a place in the store that only the leader may add")?;
     match &batch.work {
         MiniBatchWork::Text(slice) => check_text_slice(slice),
         MiniBatchWork::TextGroup(slices) => {

@@ -1,7 +1,9 @@
 use super::*;
 use crate::{FrameBuffer, MAX_FRAME, encode};
 use proptest::prelude::*;
-use sandmill_model::{FailedItem, FailureKind, MiniBatchId, OsSandbox, Segment};
+use sandmill_model::{
+    FailedItem, FailureKind, MiniBatchId, OsSandbox, Segment, StoredBytes, StoredSpill,
+};
 
 proptest! {
     #[test]
@@ -114,6 +116,18 @@ fn impossible_messages_of_a_planner_are_refused() {
 }
 
 /// An element takes few bytes in a message but many in memory, so the length of lists is limited.
+/// The nodes would fetch other rows, or run without files.
+#[test]
+fn a_planner_cannot_say_what_only_the_leader_knows() {
+    let plain = || MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Files(["a"].into()));
+    let check = |batch| error(FromPlanner::MiniBatches(vec![batch]).check());
+    assert_eq!(check(plain()), None);
+    let parts = StoredBytes { epoch: 1, object: 0, offset: 0, length: 1, sha256: [0; 32] };
+    let spill = Some(Box::new(StoredSpill { parts, names: None }));
+    assert!(check(MiniBatch { spill, ..plain() }).is_some());
+    assert!(check(MiniBatch { unfetched: vec![(0, "gone".to_owned())], ..plain() }).is_some());
+}
+
 #[test]
 fn long_lists_are_refused_while_decoding() {
     let refused = |bytes: &[u8]| {

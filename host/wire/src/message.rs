@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of all messages and of the framing. Increase it with every change of either.
-pub const PROTOCOL_VERSION: u32 = 19;
+pub const PROTOCOL_VERSION: u32 = 20;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,6 +62,11 @@ pub struct GrantedObject {
 }
 
 impl Assignment {
+    /// Whether the node must fetch something before a worker gets the attempt.
+    pub fn must_fetch(&self) -> bool {
+        !self.objects.is_empty() || self.mini_batch.must_fetch_spill()
+    }
+
     /// Whether the worker, after an attempt with this failure, waits until the leader sends
     /// [`ToWorker::RunFirst`] or [`ToWorker::GoOn`]. The leader may want the retry to run before the
     /// mini-batches that this worker already has in its queue.
@@ -271,6 +276,9 @@ pub struct PlanRequest {
     pub reports_positions: bool,
     /// Where an earlier planner has got to. The plan continues from there.
     pub continue_from: Option<PlanPosition>,
+    /// Whether the leader stores what mini-batches read of spill files. Then the mini-batches of an earlier planner do not
+    /// need its spill files.
+    pub stores_spill: bool,
 }
 
 impl PlanRequest {
@@ -295,6 +303,7 @@ impl PlanRequest {
             sample: Sample::ALL,
             reports_positions: false,
             continue_from: None,
+            stores_spill: false,
         }
     }
 }

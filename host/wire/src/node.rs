@@ -142,6 +142,8 @@ pub struct PlanOptions {
     pub reports_positions: bool,
     /// [`PlanRequest::continue_from`](crate::PlanRequest::continue_from).
     pub continue_from: Option<PlanPosition>,
+    /// [`PlanRequest::stores_spill`](crate::PlanRequest::stores_spill).
+    pub stores_spill: bool,
 }
 
 /// Asks whether the inputs have changed.

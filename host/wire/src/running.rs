@@ -38,19 +38,6 @@ pub enum Order {
 }
 
 impl Order {
-    /// Whether this grants mini-batches that are read from files of the leader's planner.
-    pub fn reads_spill(&self) -> bool {
-        match self {
-            Self::Grant(grants) => {
-                grants.iter().any(|grant| grant.assignment.mini_batch.reads_spill())
-            }
-            Self::GrantAhead(ahead) => ahead.iter().any(|next| next.mini_batch.reads_spill()),
-            _ => false,
-        }
-    }
-}
-
-impl Order {
     /// Whether this order grants attempts.
     pub fn is_grant(&self) -> bool {
         matches!(self, Self::Grant(_) | Self::GrantAhead(_))

@@ -106,6 +106,8 @@ pub enum ObjectAction {
     Create(String),
     /// Read the object of this name.
     Read(String),
+    /// Read a range of the object of this name: from this byte on, this many bytes, or what the object has of them.
+    ReadRange(String, u64, u64),
     /// List the objects and folders that are directly in this folder.
     List(String),
     /// Remove the object of this name, if there is one.

@@ -19,6 +19,7 @@ mod partitions;
 mod roles;
 mod several;
 mod signers;
+mod spilled;
 mod stored;
 mod submitters;
 mod taken_over;

@@ -23,7 +23,7 @@ fn job(moto: &Server, bucket: &str, nodes: u32, lines: &str) -> TestJob {
 }
 
 /// A broker with agents that use this store.
-fn cluster(moto: &Server) -> Cluster {
+pub(crate) fn cluster(moto: &Server) -> Cluster {
     Cluster::with_environment(Server::variables(moto.port))
 }
 
@@ -36,10 +36,15 @@ fn until_node_works(running: &mut Running, node: u32) {
 /// Lets agents lead a job with these lines on three nodes. Kills one of the agents when there are results, and then the
 /// leader. Waits until another agent has completed the job.
 fn run_with_kills(moto: &Server, lines: &str) -> (Cluster, TestJob) {
+    let job = job(moto, "box", 3, &format!("arguments: [--nap, '500']\n{lines}"));
+    (run_job_with_kills(moto, &job), job)
+}
+
+/// As [`run_with_kills`], for this job.
+pub(crate) fn run_job_with_kills(moto: &Server, job: &TestJob) -> Cluster {
     let mut cluster = cluster(moto);
     cluster.start_agents(3);
-    let job = job(moto, "box", 3, &format!("arguments: [--nap, '500']\n{lines}"));
-    cluster.submit(&job, &[]).exits_with(0).says("leads it");
+    cluster.submit(job, &[]).exits_with(0).says("leads it");
     let leader = cluster.until_one_says("leads the job test (", None);
     let begun = Instant::now();
     let has_results = || moto.names("box", "jobs/").iter().any(|name| name.contains("/saved/"));
@@ -50,11 +55,11 @@ fn run_with_kills(moto: &Server, lines: &str) -> (Cluster, TestJob) {
     cluster.agent((leader + 1) % 3).kill();
     cluster.agent(leader).signal_leader(Signal::KILL);
     cluster.until_one_says("leads the job test no longer: exit status: 0", None);
-    (cluster, job)
+    cluster
 }
 
 /// The rows in the results, in the order of the names of their objects.
-fn rows(moto: &Server) -> String {
+pub(crate) fn rows(moto: &Server) -> String {
     let names = moto.names("box", "results/parallel_run_step");
     names.iter().map(|name| moto.get(&format!("/box/{name}"))).collect()
 }
@@ -74,9 +79,9 @@ fn assert_files(moto: &Server) {
 
 /// Fails if objects are left in the job's store that only a running job needs.
 #[track_caller]
-fn assert_nothing_left(moto: &Server) {
+pub(crate) fn assert_nothing_left(moto: &Server) {
     let mut left = moto.names("box", "jobs/");
-    let folders = ["/rows/", "/saved/", "/alive/"];
+    let folders = ["/rows/", "/saved/", "/alive/", "/spill/"];
     left.retain(|name| folders.iter().any(|folder| name.contains(folder)));
     assert_eq!(left, [""; 0]);
 }

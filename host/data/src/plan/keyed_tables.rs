@@ -6,11 +6,13 @@ use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
 use super::shuffle::{Idle, Shuffle, ShuffleContext};
-use super::text::each_slice;
+use super::text::{each_file, each_slice};
 use super::{PlanError, columnar, err};
 use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{MiniBatchWork, PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice};
+use crate::model::{
+    MiniBatchWork, PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice, count_u32,
+};
 
 /// Sends one mini-batch for each combination of the keys' values in an input. Each input is grouped
 /// separately.
@@ -34,32 +36,64 @@ pub(super) fn plan(
     }
     let idle = Idle::default();
     for (number, (input, format)) in (0..).zip(inputs.iter().zip(formats)) {
-        if !format.kind.is_text() {
-            columnar::plan_groups(input, format, keys, writer)?;
+        if !must_group(input, writer)? {
             continue;
         }
-        match input.path.as_ref().map(|path| positions(path, keys)) {
-            Some(Ok(positions)) => {
-                plan_folders(input, format, keys, &positions, unpacker, writer)?;
-            }
-            _ if are_columns_unknown(input, format) => {
-                let size = SliceSize::Bytes(MAX_SLICE);
-                each_slice(input, format, size, unpacker, writer, &mut |_, _| Ok(()))?;
-            }
-            _ => {
-                let columns = key_columns(input, format, keys)?;
-                if tools.request.spill.as_os_str().is_empty() {
-                    return err!(
-                        "rows cannot be grouped by key: there is no temporary folder for them"
-                    );
-                }
-                let shuffle =
-                    Shuffle { input, format, columns, number, tools, unpacker, idle: &idle };
-                shuffle.run(writer)?;
-            }
+        if format.kind.is_text() {
+            plan_texts((input, number), format, (tools, &idle), unpacker, writer)?;
+        } else {
+            columnar::plan_groups(input, format, keys, writer)?;
         }
+        writer.course().end_groups();
     }
     Ok(())
+}
+
+/// Whether an earlier planner has not sent all groups of an input. Passes the input's files if it has. If it has sent some
+/// groups, checks that the files are the same, before any of them is cut again.
+fn must_group(input: &PlanInput<'_>, writer: &mut PlanWriter<'_>) -> Result<bool, PlanError> {
+    let course = writer.course();
+    if !course.is_before_target() {
+        return Ok(true);
+    }
+    let sources = input.first..input.first + count_u32(input.sources.len());
+    let has_stopped_here = course.stopped_in(&sources);
+    if has_stopped_here {
+        course.check_groups();
+    }
+    each_file(input, writer, &mut |_, _, _, _| Ok(()))?;
+    if has_stopped_here {
+        writer.course().cut_groups()?;
+    }
+    Ok(has_stopped_here)
+}
+
+/// Sends the groups of an input of texts. `number`: that of the input.
+fn plan_texts(
+    (input, number): (&PlanInput<'_>, u32),
+    format: &TableFormat,
+    (tools, idle): (ShuffleContext<'_>, &Idle),
+    unpacker: &Unpacker,
+    writer: &mut PlanWriter<'_>,
+) -> Result<(), PlanError> {
+    let keys = &tools.request.partition_keys;
+    match input.path.as_ref().map(|path| positions(path, keys)) {
+        Some(Ok(positions)) => plan_folders(input, format, keys, &positions, unpacker, writer),
+        _ if are_columns_unknown(input, format) => {
+            let size = SliceSize::Bytes(MAX_SLICE);
+            each_slice(input, format, size, unpacker, writer, &mut |_, _| Ok(()))
+        }
+        _ => {
+            let columns = key_columns(input, format, keys)?;
+            if tools.request.spill.as_os_str().is_empty() {
+                return err!(
+                    "rows cannot be grouped by key: there is no temporary folder for them"
+                );
+            }
+            let shuffle = Shuffle { input, format, columns, number, tools, unpacker, idle };
+            shuffle.run(writer)
+        }
+    }
 }
 
 /// Whether the columns are unknown because no file could be read. The reason for each file is reported when

@@ -18,7 +18,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A shuffle process, as a thread.
-fn start() -> io::Result<Helper> {
+pub(super) fn start() -> io::Result<Helper> {
     let (planner_end, helper_end) = UnixStream::pair()?;
     std::thread::spawn(move || serve_on(&mut helper_end.try_clone()?, &mut &helper_end));
     Ok(Helper {
@@ -29,7 +29,7 @@ fn start() -> io::Result<Helper> {
 }
 
 /// Bounds of a few bytes, so that everything is cut, spilled and merged.
-const TINY: ShuffleLimits = ShuffleLimits { task: 20, run: 100, fan_in: 2 };
+pub(super) const TINY: ShuffleLimits = ShuffleLimits { task: 20, run: 100, fan_in: 2 };
 
 fn formatted(source: Source, format: &str) -> Source {
     Source { partition_format: Some(format.to_owned()), ..source }

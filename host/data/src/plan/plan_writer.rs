@@ -96,6 +96,11 @@ impl<'a> PlanWriter<'a> {
         self.next_id = from.map_or(0, |position| position.mini_batches);
     }
 
+    /// The planner's course.
+    pub(super) fn course(&mut self) -> &mut PlanCourse {
+        &mut self.course
+    }
+
     /// Goes to the next file of the inputs. `path`: the file, if the planner opens it.
     ///
     /// # Errors
@@ -253,6 +258,9 @@ impl<'a> PlanWriter<'a> {
         stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
         if matches!(work, MiniBatchWork::Unreadable(_)) {
+            if !self.course.may_be_unreadable() {
+                return Err(PlanError::CannotContinue);
+            }
             // The file may be readable for the next planner.
             self.course.end_positions();
         }

@@ -6,6 +6,7 @@ use crate::dataset::{FileVersion, short};
 use crate::model::{Sample, TableInput};
 use crate::protocol::{CutOptions, ObjectsToAsk, PlanPlace, PlanPosition, PlanRequest};
 use sha2::{Digest, Sha256};
+use std::ops::Range;
 use std::path::Path;
 
 /// What the planner does with a file of the input.
@@ -34,6 +35,21 @@ pub(super) struct PlanCourse {
     target: Option<PlanPosition>,
     /// How many mini-batches an earlier planner has made of the file that is cut again from its beginning.
     again: u64,
+    /// How far the planner is with an input whose groups an earlier planner has begun to send.
+    groups: GroupsAgain,
+}
+
+/// How a planner continues among the groups of an input. The groups come after all files of the input, and each group may
+/// have rows of each file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum GroupsAgain {
+    /// It does not.
+    #[default]
+    No,
+    /// It looks whether the files are the same.
+    Checks,
+    /// It cuts all files again.
+    Cuts,
 }
 
 impl PlanCourse {
@@ -64,6 +80,13 @@ impl PlanCourse {
         file: &str,
         path: Option<&Path>,
     ) -> Result<FileTurn, PlanError> {
+        if self.groups == GroupsAgain::Cuts {
+            return Ok(FileTurn::Cut);
+        }
+        let is_new = self.groups == GroupsAgain::Checks && self.target.is_none();
+        if is_new {
+            return Err(PlanError::CannotContinue);
+        }
         self.next_place = None;
         self.of_file = 0;
         let Some(files) = &mut self.files else {
@@ -93,9 +116,46 @@ impl PlanCourse {
             PlanPlace::Text { .. } => FileTurn::CutFrom(place),
             PlanPlace::Table { mini_batches } => {
                 self.again = mini_batches;
-                FileTurn::CutFrom(place)
+                match self.groups {
+                    GroupsAgain::Checks => FileTurn::Skip,
+                    _ => FileTurn::CutFrom(place),
+                }
             }
         })
+    }
+
+    /// Whether an earlier planner has sent some groups, or all, of the input with these sources, and none of a later
+    /// input.
+    pub(super) fn stopped_in(&self, sources: &Range<u32>) -> bool {
+        let is_in = |target: &PlanPosition| sources.contains(&target.source);
+        self.target
+            .as_ref()
+            .is_some_and(|target| target.place != PlanPlace::PlanEnd && is_in(target))
+    }
+
+    /// The files of the next input are entered to look whether they are the same as those of an earlier planner, which has
+    /// sent groups of this input.
+    pub(super) fn check_groups(&mut self) {
+        self.groups = GroupsAgain::Checks;
+    }
+
+    /// All files of the input were entered. They are entered again to be cut.
+    ///
+    /// # Errors
+    /// If they are not the same.
+    pub(super) fn cut_groups(&mut self) -> Result<(), PlanError> {
+        self.groups = GroupsAgain::Cuts;
+        if self.target.is_some() { Err(PlanError::CannotContinue) } else { Ok(()) }
+    }
+
+    /// All groups of the input were sent.
+    pub(super) fn end_groups(&mut self) {
+        self.groups = GroupsAgain::No;
+    }
+
+    /// Whether a file can be unreadable now. It cannot if an earlier planner has read it.
+    pub(super) fn may_be_unreadable(&self) -> bool {
+        self.groups != GroupsAgain::Cuts
     }
 
     /// Passes the place from which the plan continues, if the files up to it are the same as before.
@@ -157,19 +217,20 @@ impl PlanCourse {
     }
 }
 
-/// Whether another planner can continue such a plan. Grouped rows, and rows from databases and stores, are planned from
-/// the beginning.
+/// Whether another planner can continue such a plan. Grouped files, and rows from databases and stores, are planned from
+/// the beginning. So are grouped rows, unless the leader stores them.
 fn can_continue(request: &PlanRequest) -> bool {
     let is_known = |table: &TableInput| !table.kind.is_database();
+    let is_grouped = !request.partition_keys.is_empty();
     let kind_fits = match &request.cut {
-        CutOptions::Files { .. } => true,
+        CutOptions::Files { .. } => !is_grouped,
         CutOptions::Tables { inputs, full_inference, .. } => {
-            !full_inference && inputs.iter().all(is_known)
+            let is_stored = !is_grouped || request.stores_spill;
+            is_stored && !full_inference && inputs.iter().all(is_known)
         }
         CutOptions::Void { .. } => false,
     };
     kind_fits
-        && request.partition_keys.is_empty()
         && request.retried_files.is_empty()
         && request.asks == ObjectsToAsk::Never
         && request.sample == Sample::ALL

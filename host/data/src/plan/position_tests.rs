@@ -1,5 +1,6 @@
 //! Tests of plans that continue from a position of an earlier planner.
 
+use super::partition_tests::{TINY, start};
 use super::tests::{TreeFixture, no_answer};
 use super::*;
 use crate::model::{CsvFormat, MiniBatch, SliceSize, Source, TableInput, TableKind};
@@ -12,10 +13,9 @@ use std::sync::Arc;
 
 /// The messages of a planner.
 fn messages(request: &PlanRequest) -> Vec<FromPlanner> {
-    let start = || Err(io::Error::other("nothing is to be grouped"));
-    let bounds = super::shuffle::ShuffleLimits::default();
     let mut messages = Vec::new();
-    plan_with(ShuffleContext { request, start: &start, bounds }, &no_answer, &mut |message| {
+    let tools = ShuffleContext { request, start: &start, bounds: TINY };
+    plan_with(tools, &no_answer, &mut |message| {
         messages.push(message);
         Ok(())
     })
@@ -166,6 +166,88 @@ fn a_plan_does_not_continue_after_files_have_changed() {
     assert_eq!(answers(), [no.clone(), no.clone(), no]);
 }
 
+/// Packs a file with gzip, which adds `.gz` to its name.
+fn pack(tree: &TreeFixture, file: &str) {
+    assert!(Command::new("gzip").arg(tree.root().join(file)).status().unwrap().success());
+}
+
+/// A request whose mini-batches read what the leader stores of spill files.
+fn stored(tree: &TreeFixture, keys: &[&str], request: PlanRequest) -> PlanRequest {
+    PlanRequest {
+        partition_keys: keys.iter().map(|&key| key.to_owned()).collect(),
+        spill: tree.root().join("spill"),
+        stores_spill: true,
+        ..request
+    }
+}
+
+#[test]
+fn a_plan_of_packed_texts_continues_from_each_position() {
+    let tree = TreeFixture::new(&[
+        ("a/1.csv", &csv(1, "\n")),
+        ("a/2.csv", &csv(500, "\n")),
+        ("a/3.csv", &csv(1000, "\n")),
+    ]);
+    for file in ["a/1.csv", "a/2.csv"] {
+        pack(&tree, file);
+    }
+    let source = vec![tree.source("one", "a")];
+    let request = table_request(source, &TableInput::default(), SliceSize::Rows(7));
+    assert!(check_each_position(&stored(&tree, &[], request)) > 5);
+}
+
+/// Rows with 300 values of a key, which the next ones have again.
+fn keyed(first: u32) -> String {
+    let row = |number: u32| format!("{},{number}\n", number * 7 % 300);
+    format!("k,number\n{}", (first..first + 700).map(row).collect::<String>())
+}
+
+#[test]
+fn a_plan_of_grouped_rows_continues_from_each_position() {
+    let tree = TreeFixture::new(&[
+        ("a/1.csv", &keyed(0)),
+        ("a/2.csv", &keyed(700)),
+        ("b/1.csv", &keyed(1400)),
+        ("c/1.csv", &keyed(0)),
+    ]);
+    pack(&tree, "a/2.csv");
+    // The first input has two sources.
+    let sources =
+        || vec![tree.source("one", "a"), tree.source("one", "b"), tree.source("two", "c")];
+    let request = || table_request(sources(), &TableInput::default(), SliceSize::Bytes(1 << 20));
+    let request = stored(&tree, &["k"], request());
+    assert!(check_each_position(&request) > 8);
+    let local = PlanRequest { stores_spill: false, ..request.clone() };
+    assert_eq!(parts(&messages(&local)).1, [], "the next planner would write other files");
+    // A file of an input whose groups were begun.
+    let (batches, positions) = parts(&messages(&request));
+    assert_eq!(batches.len(), 600);
+    let answer = |position: &PlanPosition| {
+        let continue_from = Some(position.clone());
+        messages(&PlanRequest { continue_from, ..request.clone() }).pop().unwrap()
+    };
+    let in_first = positions.iter().rfind(|position| position.mini_batches < 300).unwrap();
+    assert_eq!((in_first.source, answer(in_first)), (1, FromPlanner::Finished));
+    fs::write(tree.root().join("b/2.csv"), keyed(9000)).unwrap();
+    assert_eq!(answer(in_first), FromPlanner::CannotContinue);
+    let later = positions.iter().find(|position| position.source == 2).unwrap();
+    assert_eq!(answer(later), FromPlanner::CannotContinue);
+    fs::remove_file(tree.root().join("b/2.csv")).unwrap();
+    fs::write(tree.root().join("c/2.csv"), keyed(9000)).unwrap();
+    assert_eq!(answer(in_first), FromPlanner::Finished, "an input that was not begun");
+    assert_eq!(answer(later), FromPlanner::CannotContinue);
+}
+
+#[test]
+fn a_plan_of_grouped_files_of_tables_continues_from_each_position() {
+    let names: Vec<String> = (0..200).map(|key| format!("a/k={key:03}/1.csv")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "id\n1\n")).collect();
+    let tree = TreeFixture::new(&files);
+    let source = vec![tree.source("one", "a")];
+    let request = table_request(source, &TableInput::default(), SliceSize::Rows(7));
+    assert!(check_each_position(&stored(&tree, &["k"], request)) > 3);
+}
+
 /// What is unpacked, unreadable or sampled is planned again from the beginning.
 #[test]
 fn only_plans_that_can_be_repeated_have_positions() {
@@ -179,8 +261,7 @@ fn only_plans_that_can_be_repeated_have_positions() {
     let first_rows = vec![Source { take: Some(5), ..tree.source("one", "a") }];
     assert_eq!(count(&table_request(first_rows, &table, SliceSize::Bytes(1))), 0);
     assert_eq!(count(&PlanRequest { reports_positions: false, ..request.clone() }), 0);
-    let packed = Command::new("gzip").arg(tree.root().join("a/2.csv")).status().unwrap();
-    assert!(packed.success());
+    pack(&tree, "a/2.csv");
     let spill = tree.root().join("spill");
     let request = PlanRequest { spill, ..request };
     let before_packed = count(&request);

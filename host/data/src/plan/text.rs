@@ -167,8 +167,8 @@ pub(super) fn each_slice<'s>(
                 cut.names().unwrap_or_default().join(", "),
             ))?;
         }
-        if cut.is_unpacked() {
-            // The next planner would have to unpack it again.
+        if cut.is_unpacked() && !input.request.stores_spill {
+            // Mini-batches of the next planner could not be read before it has unpacked the file again.
             writer.end_positions();
         }
         cut.look_for_joined(headers.columns.len());

@@ -1,5 +1,6 @@
 //! Reads the plan of a run from the job's store.
 
+use super::super::stored_spill::NeededSpill;
 use super::object::{PlanDamage, PlanObject};
 use crate::protocol::node::PlanOptions;
 use crate::protocol::{PlanPlace, PlanPosition};
@@ -18,6 +19,9 @@ const READ_AT_ONCE: usize = 8;
 #[derive(Clone, Debug)]
 pub(in super::super) struct StoredPlan {
     pub(super) series: RecordSeries,
+    store: Arc<dyn LogStore>,
+    /// The id of the run.
+    run: String,
 }
 
 /// Why a part of a plan cannot be used. The text is a clause.
@@ -80,7 +84,13 @@ impl PlanUse {
 impl StoredPlan {
     /// The plan of the run with this id. `store` is the store of its job.
     pub(in super::super) fn new(store: &Arc<dyn LogStore>, run: &str) -> Self {
-        Self { series: RecordSeries::new(store, run, FOLDER) }
+        let series = RecordSeries::new(store, run, FOLDER);
+        Self { series, store: store.clone(), run: run.to_owned() }
+    }
+
+    /// Whether the store has what mini-batches of the plan read of the planner's files.
+    pub(in super::super) fn has(&self, needed: &NeededSpill) -> std::io::Result<bool> {
+        needed.are_stored(&*self.store, &self.run)
     }
 
     /// The number of objects before the first gap.

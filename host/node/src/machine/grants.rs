@@ -15,7 +15,7 @@ impl NodeMachine {
     pub(super) fn begin(&mut self, grant: Grant) {
         let Grant { assignment, failed_on } = grant;
         // A waiting worker must not wait for objects: they may need the room that those of its queue take.
-        let is_quick = assignment.attempt > 1 && assignment.objects.is_empty();
+        let is_quick = assignment.attempt > 1 && !assignment.must_fetch();
         let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && is_quick;
         let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
@@ -62,7 +62,7 @@ impl NodeMachine {
 
     fn assign(&mut self, id: WorkerId, assignment: Assignment) {
         // A waiting worker must not wait for objects.
-        let may_come_first = assignment.attempt > 1 && assignment.objects.is_empty();
+        let may_come_first = assignment.attempt > 1 && !assignment.must_fetch();
         let comes_first = may_come_first && self.waiting.remove(&id).is_some();
         let Some(worker) = self.workers.get_mut(&id) else { return };
         let held = HeldAttempt::new(&assignment);

@@ -45,7 +45,7 @@ pub(super) struct HeldAttempt {
     is_last: bool,
     /// Whether the attempt must not run, because its mini-batch has succeeded on another node.
     pub(super) is_cancelled: bool,
-    /// Whether the attempt reads objects of stores that this node fetches.
+    /// Whether the attempt reads what this node fetches from stores.
     pub(super) has_objects: bool,
     /// Whether these objects are still being fetched. The worker does not have the attempt yet.
     pub(super) awaits_objects: bool,
@@ -59,8 +59,8 @@ impl HeldAttempt {
             items: assignment.mini_batch.planned_items(),
             is_last: assignment.is_last,
             is_cancelled: false,
-            has_objects: !assignment.objects.is_empty(),
-            awaits_objects: !assignment.objects.is_empty(),
+            has_objects: assignment.must_fetch(),
+            awaits_objects: assignment.must_fetch(),
         }
     }
 

@@ -136,8 +136,9 @@ output: s3://bucket/results
     assert_eq!(spec.addresses().len(), 8);
     let both = [("output", "s3://bucket/results"), ("job_store", "s3://bucket/jobs")];
     assert!(SpecFixture::new().load_with_broker(SHARED, &both).is_ok());
-    let keyed = format!("{SHARED}partition_keys: [a]\n");
-    assert!(errors_with_broker(&keyed, &both).contains("rows cannot be grouped yet"));
+    let keyed =
+        "entry_script: script.wasm\ninputs: {t: {path: a.csv, format: csv}}\npartition_keys: [a]\n";
+    assert!(SpecFixture::new().load_with_broker(keyed, &both).is_ok());
 }
 
 #[test]

@@ -58,19 +58,15 @@ impl JobPart {
     }
 
     /// Sends reports to the leader.
-    fn deliver(&mut self, messages: Vec<FromNode>) {
+    pub(in super::super) fn deliver(&mut self, messages: Vec<FromNode>) {
         if !self.has_joined {
             // A later leader gets them when it has accepted this node.
-            let reports = messages.into_iter().filter_map(|message| match message {
-                FromNode::Reports(reports) => Some(reports),
-                _ => None,
-            });
-            self.outbox.splice(..0, reports.flatten());
-            return;
+            return self.unsent.extend(messages);
         }
         for message in messages {
-            if let FromNode::Reports(reports) = &message {
-                reports.iter().for_each(|report| self.kept.note(report));
+            match &message {
+                FromNode::Stored(reports, pack) => self.kept.note_pack(reports, pack),
+                message => message.reports().iter().for_each(|report| self.kept.note(report)),
             }
             self.release_rows(&message);
             self.send(&message);

@@ -1,9 +1,11 @@
 //! The order in which the leader passes on what nodes report, if it must first read their rows in the job's store.
 
-use super::super::remote_node::{NodeStage, RemoteNode, Reported};
+use super::super::remote_node::{NodeStage, RemoteNode, Reported, ReportedPack};
 use super::super::store_work::{FetchError, StoreOutcome, StoreResult};
+use super::super::uncommitted_packs::PackInStore;
+use super::super::upload::rows_name;
 use super::RemoteNodes;
-use crate::bus::{StoredPack, ToNode};
+use crate::bus::ToNode;
 use crate::model::NodeId;
 use crate::protocol::{NodeReport, NodeReports};
 
@@ -21,7 +23,10 @@ impl RemoteNodes {
         }
         match number {
             Ok(number) => {
-                node.continues = node.claimed == Some(number);
+                let kept = node.claimed.take().filter(|kept| kept.node == number);
+                node.continues = kept.is_some();
+                let new = || rows_name(self.epoch, incarnation);
+                node.rows = kept.map_or_else(new, |kept| kept.rows);
                 node.stage = NodeStage::Prepares(number);
                 node.since = now;
                 let job = self.leader.job_for(&self.work, number, proof);
@@ -41,7 +46,7 @@ impl RemoteNodes {
         incarnation: &str,
         number: NodeId,
         reports: Vec<NodeReport>,
-        pack: Option<StoredPack>,
+        pack: Option<ReportedPack>,
     ) {
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         if !node.may_report(&reports, number) {
@@ -53,7 +58,6 @@ impl RemoteNodes {
 
     /// Passes on what a node has reported, until rows must be read in the store.
     fn read_inbox(&mut self, incarnation: &str) {
-        let epoch = self.epoch;
         while let Some(node) = self.nodes.get_mut(incarnation).filter(|node| !node.is_fetching) {
             let (Some(Reported { reports, pack }), Some(number)) =
                 (node.inbox.pop_front(), node.number())
@@ -66,7 +70,7 @@ impl RemoteNodes {
             match pack {
                 Some(pack) => {
                     node.is_fetching = true;
-                    self.store.fetch(incarnation, (number, epoch), reports, pack);
+                    self.store.fetch(incarnation, (number, &node.rows), reports, pack);
                 }
                 None => {
                     node.observe(&reports);
@@ -80,16 +84,25 @@ impl RemoteNodes {
         let StoreResult { incarnation, outcome } = result;
         match outcome {
             StoreOutcome::Number(number, proof) => self.on_number(&incarnation, number, proof),
-            StoreOutcome::Fetched(fetched) => self.on_fetched(&incarnation, fetched),
+            StoreOutcome::Fetched(fetched, pack) => self.on_fetched(&incarnation, fetched, pack),
         }
         self.flush_links();
     }
 
-    fn on_fetched(&mut self, incarnation: &str, fetched: Result<Vec<NodeReport>, FetchError>) {
+    fn on_fetched(
+        &mut self,
+        incarnation: &str,
+        fetched: Result<Vec<NodeReport>, FetchError>,
+        pack: PackInStore,
+    ) {
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
         node.is_fetching = false;
         match fetched {
             Ok(reports) => {
+                if let Some(useless) = self.packs.add(pack, &reports) {
+                    self.forget_pack(useless);
+                }
+                let Some(node) = self.nodes.get_mut(incarnation) else { return };
                 node.inbox.push_front(Reported { reports, pack: None });
                 self.read_inbox(incarnation);
             }

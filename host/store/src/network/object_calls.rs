@@ -9,7 +9,7 @@ use crate::protocol::store::{
     FetchRequest, Fetched, FromFetcher, ObjectAction, ObjectAnswer, ObjectCall, StoreConfig,
 };
 use object_store::path::Path as Key;
-use object_store::{Error, GetOptions, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{Error, GetOptions, GetRange, ObjectStoreExt, PutMode, PutOptions};
 use std::collections::HashMap;
 use std::sync::Arc;
 use tokio::io::AsyncReadExt;
@@ -103,6 +103,7 @@ impl CalledStore {
             ObjectAction::Part(_) => return,
             ObjectAction::Create(name)
             | ObjectAction::Read(name)
+            | ObjectAction::ReadRange(name, ..)
             | ObjectAction::List(name)
             | ObjectAction::Remove(name) => name.clone(),
         };
@@ -119,7 +120,13 @@ impl CalledStore {
                     create(&store, &key, bytes.unwrap_or_default()).await,
                     StoreAction::Write(name, shown),
                 ),
-                ObjectAction::Read(_) => (read(&store, &key).await, StoreAction::Read(name, shown)),
+                ObjectAction::Read(_) => {
+                    (read(&store, &key, None).await, StoreAction::Read(name, shown))
+                }
+                ObjectAction::ReadRange(_, offset, length) => {
+                    let range = Some((offset, length));
+                    (read(&store, &key, range).await, StoreAction::Read(name, shown))
+                }
                 ObjectAction::List(_) => (list(&store, &key).await, StoreAction::List(shown)),
                 ObjectAction::Remove(_) => {
                     (remove(&store, &key).await, StoreAction::Write(name, shown))
@@ -142,11 +149,25 @@ async fn create(store: &OpenStore, key: &Key, bytes: Vec<u8>) -> Result<CallResu
     }
 }
 
-async fn read(store: &OpenStore, key: &Key) -> Result<CallResult, Error> {
-    let found = match store.objects().get_opts(key, GetOptions::default()).await {
+/// Reads an object. `range`: the position of the first byte, and the number of bytes. `None`: all of it.
+async fn read(
+    store: &OpenStore,
+    key: &Key,
+    range: Option<(u64, u64)>,
+) -> Result<CallResult, Error> {
+    let bounded =
+        |(offset, length): (u64, u64)| GetRange::Bounded(offset..offset.saturating_add(length));
+    let options = GetOptions { range: range.map(bounded), ..GetOptions::default() };
+    let found = match store.objects().get_opts(key, options).await {
         Ok(found) => found,
         Err(error) if is_missing(&error, store) => return Ok(CallResult::Content(None)),
-        Err(error) => return Err(error),
+        // Stores refuse a range that begins after the end.
+        Err(error) => match range {
+            Some((offset, _)) if store.objects().head(key).await?.size <= offset => {
+                return Ok(CallResult::Content(Some(Vec::new())));
+            }
+            _ => return Err(error),
+        },
     };
     Ok(CallResult::Content(Some(found.bytes().await?.into())))
 }

@@ -10,7 +10,7 @@ const MAX_FAILURES: u32 = 2;
 /// All objects of a mini-batch that are missing are given up after this many grants.
 const MAX_GRANTS: u32 = 8;
 
-/// The objects of a mini-batch that nodes could not fetch.
+/// What nodes could not fetch of a mini-batch: objects, or what it reads of the planner's files.
 #[derive(Clone, Debug)]
 pub(super) struct FetchTrouble {
     /// The node that tried last. Another one shall try.
@@ -25,9 +25,9 @@ pub(super) struct FetchTrouble {
 
 /// Whether these can be objects that a node was to fetch for this mini-batch.
 pub(super) fn may_lack(mini_batch: &MiniBatch, objects: &[UnfetchedObject]) -> bool {
-    let files = mini_batch.reads().len();
+    let needs = mini_batch.needs();
     let is_open = |object: &UnfetchedObject| {
-        (object.file as usize) < files && mini_batch.why_unfetched(object.file).is_none()
+        (object.file as usize) < needs && mini_batch.why_unfetched(object.file).is_none()
     };
     let can_lack_any = !objects.is_empty() && !mini_batch.is_unfetched();
     can_lack_any && objects.iter().all(is_open)

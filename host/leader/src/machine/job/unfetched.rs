@@ -33,16 +33,20 @@ impl JobMachine {
         }
         let mut pending = granted.pending;
         let reads = pending.mini_batch.reads();
-        let place = |object: &UnfetchedObject| reads.get(object.file as usize).copied();
+        let what = |object: &UnfetchedObject| match reads.get(object.file as usize) {
+            Some((source, file)) => {
+                let folder = self.sources.get(*source as usize);
+                format!("{}/{file}", folder.map_or("", |source| source.guest.as_str()))
+            }
+            None => format!("the input of mini-batch {}", pending.mini_batch.id),
+        };
         let first = objects.iter().find(|object| !object.is_final);
-        let first = first.and_then(|object| Some((place(object)?, object.reason.clone())));
-        if let Some(((source, file), reason)) = first
+        let first = first.map(|object| (what(object), object.reason.clone()));
+        if let Some((what, reason)) = first
             && self.reported_unfetched.insert(node)
         {
-            let folder = self.sources.get(source as usize);
-            let folder = folder.map_or("", |source| source.guest.as_str());
             let text = format!(
-                "node {node} could not fetch {folder}/{file}: {reason}; another node tries (reported once per node)"
+                "node {node} could not fetch {what}: {reason}; another node tries (reported once per node)"
             );
             self.notice(text);
         }

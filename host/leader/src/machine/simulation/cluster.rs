@@ -243,7 +243,8 @@ impl Cluster {
                 self.nodes.remove(&id);
                 continue;
             }
-            node.follow_leader(self.now);
+            let dice = &mut self.dice;
+            node.follow_leader(self.now, &mut || dice.one_in(4));
             self.send(JobMessage::NodeJoined(id, self.policy.workers));
             (0..self.dice.below(4)).for_each(|_| self.deliver_news(id));
         }

@@ -93,21 +93,22 @@ impl SimulatedNode {
         self.machine.next_deadline().map(|shown| self.clock.when(shown))
     }
 
-    /// Works for another leader. What was on its way to the earlier one is lost, except results.
-    pub(super) fn follow_leader(&mut self, now: Duration) {
+    /// Works for another leader. What was on its way to the earlier one is lost, except results. `is_gone` decides whether
+    /// the rows of a result are gone.
+    pub(super) fn follow_leader(&mut self, now: Duration, is_gone: &mut dyn FnMut() -> bool) {
         self.orders.clear();
         // The later leader may grant them again.
         self.returned.append(&mut self.cancelled);
-        let results: Vec<NodeNews> = self
-            .results
-            .iter()
-            .map(|report| NodeNews::Finished {
-                worker: report.0,
+        let mut result = |(worker, report): &(WorkerId, Box<AttemptReport>)| match is_gone() {
+            true => NodeNews::Returned(vec![(report.id, report.attempt)]),
+            false => NodeNews::Finished {
+                worker: *worker,
                 age: Duration::ZERO,
                 has_run: true,
-                report: report.1.clone(),
-            })
-            .collect();
+                report: report.clone(),
+            },
+        };
+        let results: Vec<NodeNews> = self.results.iter().map(&mut result).collect();
         let ended = self.results.iter().map(|(_, report)| ContinuedAttempt {
             id: report.id,
             attempt: report.attempt,
@@ -116,6 +117,8 @@ impl SimulatedNode {
         });
         let mut continued = self.machine.follow_leader(self.clock.at(now));
         continued.extend(ended);
+        let mut kept = results.iter().map(|news| !matches!(news, NodeNews::Returned(_)));
+        self.results.retain(|_| kept.next().unwrap_or_default());
         self.news = VecDeque::from([NodeNews::Continues(continued)]);
         self.news.extend(results);
         self.news.push_back(NodeNews::Standing(self.machine.standing()));

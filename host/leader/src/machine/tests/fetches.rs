@@ -2,10 +2,12 @@
 //! the time for fetching.
 
 use super::super::job::{JobMachine, JobMessage, JobOutput};
-use super::nodes::{A, B, committed_failure, granted, idle, on_two_nodes, report_state, send};
+use super::nodes::{
+    A, B, committed_failure, granted, idle, on_two_nodes, report_state, send, with_plan,
+};
 use super::*;
 use crate::files::{FileVersion, ManifestObject};
-use crate::model::NodeId;
+use crate::model::{NodeId, StoredBytes, StoredSpill, TextSlice};
 use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, Grant, GrantedObject, NodeNews, Order};
 use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
@@ -86,6 +88,27 @@ fn a_node_that_is_alone_tries_twice() {
     let outputs = unfetched(&mut job, A, &[(0, false)], 40);
     assert_eq!(granted(&outputs), []);
     assert_eq!(given_up(&report_state(&mut job, A, idle(2))), Some(vec![0]));
+}
+
+/// What the planner has unpacked comes from the job's store. It is tried twice, as objects are.
+#[test]
+fn an_unpacked_text_that_no_node_can_fetch_is_given_up() {
+    let parts = StoredBytes { epoch: 1, object: 0, offset: 0, length: 1, sha256: [0; 32] };
+    let unpacked = Some("a".to_owned());
+    let work = MiniBatchWork::Text(TextSlice { unpacked, ..TextSlice::sample() });
+    let batch = MiniBatch {
+        spill: Some(Box::new(StoredSpill { parts, names: None })),
+        ..MiniBatch::new(MiniBatchId(0), 0, work)
+    };
+    assert_eq!(batch.spill_position(), 0, "there are no other files to fetch");
+    let mut job = with_plan(policy(), vec![batch]);
+    assert_eq!(granted(&report_state(&mut job, A, idle(0))), [(A, 0, 1)]);
+    assert_eq!(granted(&unfetched(&mut job, A, &[(0, false)], 2)), []);
+    let outputs = report_state(&mut job, B, idle(0));
+    assert_eq!((granted(&outputs), given_up(&outputs)), (vec![(B, 0, 1)], Some(vec![])));
+    assert_eq!(granted(&report_state(&mut job, A, idle(1))), []);
+    let outputs = unfetched(&mut job, B, &[(0, false)], 3);
+    assert_eq!((granted(&outputs), given_up(&outputs)), (vec![(A, 0, 1)], Some(vec![0])));
 }
 
 /// A node cannot keep a mini-batch from ending by saying that nothing is missing, or what it was not asked for.

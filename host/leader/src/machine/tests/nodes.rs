@@ -16,12 +16,17 @@ pub(super) const WORKERS: u32 = 1;
 
 /// A job with nodes A and B, whose plan is complete.
 pub(super) fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
+    with_plan(policy, batches(count))
+}
+
+/// As [`on_two_nodes`], with these mini-batches.
+pub(super) fn with_plan(policy: RetryPolicy, batches: Vec<MiniBatch>) -> JobMachine {
     let restored = Restored::default();
     let policy = RetryPolicy { node_count: Some(2), ..policy };
     let mut job = JobMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
     send(&mut job, JobMessage::NodeJoined(A, WORKERS), 0);
     send(&mut job, JobMessage::NodeJoined(B, WORKERS), 0);
-    send(&mut job, JobMessage::Planned(batches(count)), 0);
+    send(&mut job, JobMessage::Planned(batches), 0);
     send(&mut job, JobMessage::PlanFinished, 0);
     job
 }
