@@ -532,7 +532,8 @@ pub(super) fn random_policy(dice: &mut SimulationRandom) -> RetryPolicy {
         run_timeout: seconds(10),
         load_timeout: seconds(20),
         first_task_timeout: seconds(30),
-        progress_timeout: seconds([25, 200, 1000][dice.below(3) as usize]),
+        // Objects may arrive late, and a clock may be slow, before `load_timeout` ends a worker that hangs.
+        progress_timeout: seconds([40, 200, 1000][dice.below(3) as usize]),
         gpus: [1, 2, 5][..dice.below(4) as usize].to_vec(),
         output_action: match dice.below(2) {
             0 => OutputAction::AppendRow,
