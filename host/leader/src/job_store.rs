@@ -371,7 +371,7 @@ impl JobStore {
         }
         if let (Some(earlier), Some(_)) = (earlier, &self.results) {
             let _ = SavedResults::new(self.objects().clone(), earlier.id()).remove();
-            let _ = remove_stored_rows(&**self.objects(), earlier.id(), &|_| true);
+            let _ = remove_stored_rows(&**self.objects(), earlier.id());
         }
         Ok(())
     }

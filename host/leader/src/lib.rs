@@ -101,7 +101,7 @@ pub use presence::show_successor;
 pub use published::RunToPublish;
 pub use sandmill_commit_log::{
     CreateObject, LogError, LogStore, OBJECT_BYTES, ObjectCutter, TrialError, create_own,
-    is_run_id, try_folder, try_store,
+    is_run_id, remove_objects, try_folder, try_store,
 };
 pub use settings_in_force::RUNS_AS_ROOT;
 pub use shared_logs::{LastWord, NodeLogs, write_node_logs};
@@ -109,7 +109,7 @@ pub use standby::wait_for_turn;
 pub use start::make_worker_folders;
 pub use stored_jobs::{StoredJob, stored_jobs};
 pub use stored_place::StorePlace;
-pub use stored_rows::{STORED_ROWS, remove_stored_rows};
+pub use stored_rows::STORED_ROWS;
 pub use stored_spill::{spill_folder, spill_object};
 pub use stored_view::StoredView;
 pub use view_error::ViewError;

@@ -56,7 +56,7 @@ impl RunToPublish {
         let saved = SavedResults::new(self.objects.clone(), self.log.id());
         let removed = saved
             .remove()
-            .and_then(|()| remove_stored_rows(&*self.objects, self.log.id(), &|_| true))
+            .and_then(|()| remove_stored_rows(&*self.objects, self.log.id()))
             .and_then(|()| remove_stored_spill(&*self.objects, self.log.id()));
         Ok(removed.map_err(|source| JournalError::no_store(saved.folder(), source))?)
     }

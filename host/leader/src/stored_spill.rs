@@ -62,7 +62,7 @@ impl NeededSpill {
 /// # Errors
 /// If the store fails.
 pub(super) fn remove_stored_spill(store: &dyn LogStore, run: &str) -> io::Result<()> {
-    remove_below(store, &format!("{run}/{STORED_SPILL}"), &|_| true)
+    remove_below(store, &format!("{run}/{STORED_SPILL}"))
 }
 
 #[cfg(test)]

@@ -67,7 +67,11 @@ impl KeptReports {
             return;
         }
         if self.packs.len() >= MAX_PACKS {
-            self.packs.pop_first();
+            // Packs with files of workers that have ended come last: nothing makes these files again.
+            let mut packs = self.packs.iter();
+            let oldest = packs.find(|(_, (reports, _))| !has_ended_workers(reports));
+            let oldest = oldest.or(self.packs.first_key_value()).map(|(number, _)| *number);
+            oldest.and_then(|oldest| self.packs.remove(&oldest));
         }
         self.packs.insert(pack.number, (kept, pack.clone()));
     }
@@ -114,6 +118,10 @@ impl KeptReports {
         reports.extend(successes().cloned());
         reports
     }
+}
+
+fn has_ended_workers(reports: &[NodeReport]) -> bool {
+    reports.iter().any(|report| matches!(report, NodeReport::WorkerDone(_)))
 }
 
 /// The attempt whose end this reports.

@@ -14,7 +14,7 @@ use super::signed_job::differing_settings;
 use super::spill_store::SpillStore;
 use super::store_work::StoreWork;
 use super::uncommitted_packs::UncommittedPacks;
-use super::upload::{MAX_INCARNATION, epoch_of};
+use super::upload::{MAX_INCARNATION, epoch_of, rows_name};
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, KeptPart, OFFERS, Packet,
     PacketError, ToNode, decode_message, publish, to_leader,
@@ -24,7 +24,6 @@ use crate::model::{MiniBatchSet, NodeId, TableFormat, is_random_name, printable}
 use crate::protocol::{NodeReport, NodeReports, WorkersEnd};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// How often the leader looks whether nodes are silent.
@@ -95,8 +94,6 @@ pub(crate) struct RemoteNodes {
     /// that have ended are still there.
     lost_one_at_end: bool,
     is_over: bool,
-    /// Closed when the rows of nodes are removed from the store, at the job's end.
-    removing: Option<mpsc::Receiver<()>>,
 }
 
 impl RemoteNodes {
@@ -140,13 +137,13 @@ impl RemoteNodes {
             notice_at: Some(NOTICE_AFTER),
             lost_one_at_end: false,
             is_over: false,
-            removing: None,
         })
     }
 
     /// Begins to offer the job to agents. `done`: the mini-batches that ended in earlier runs.
     pub(crate) fn begin(&mut self, epoch: u64, done: MiniBatchSet) {
         self.epoch = epoch;
+        self.packs = UncommittedPacks::new(done.clone());
         self.spill.begin(epoch, done);
         self.announcer.iter().for_each(|announcer| announcer.begin(epoch));
         self.start = Instant::now();
@@ -406,7 +403,7 @@ impl RemoteNodes {
                 self.on_reports(incarnation, node, reports, Some(pack));
             }
             (Ok(FromNode::StoredBefore(reports, pack)), NodeStage::Works(node))
-                if self.store.has_rows() =>
+                if self.store.has_rows() && self.has_kept_rows(incarnation) =>
             {
                 let pack = ReportedPack { pack, was_reported: true };
                 self.on_reports(incarnation, node, reports, Some(pack));
@@ -417,6 +414,12 @@ impl RemoteNodes {
             (Ok(_), _) => self.lose(incarnation, "it sent a message that does not fit"),
             (Err(error), _) => self.lose(incarnation, &error.to_string()),
         }
+    }
+
+    /// Whether a node has put rows into the store for an earlier leader.
+    fn has_kept_rows(&self, incarnation: &str) -> bool {
+        let node = self.nodes.get(incarnation);
+        node.is_some_and(|node| node.rows != rows_name(self.epoch, incarnation))
     }
 
     /// `continues`: what a node has whose workers go on.
@@ -580,14 +583,12 @@ impl RemoteNodes {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.bus.flush(FLUSH_WITHIN);
-        self.removing = self.store.remove_rows(self.epoch);
     }
 
     /// Copies the nodes' logs into the log tree. Call this at the job's end.
     pub(crate) fn collect_logs(&mut self) {
         if self.store.has_rows() {
-            // The logs of nodes are here already. Rows that stay in the store are removed by the next leader.
-            let _ = self.removing.take().map(|removing| removing.recv_timeout(FAREWELL));
+            // The logs of nodes are here already.
             return;
         }
         if let Err(error) = copy_logs(&self.work.folder.logs(), &self.logs) {

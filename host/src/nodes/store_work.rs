@@ -7,14 +7,15 @@ use super::proof::{take_number, was_given};
 use super::remote_node::ReportedPack;
 use super::row_mirror::{MirrorError, RowMirror};
 use super::uncommitted_packs::PackInStore;
-use super::upload::{epoch_of, object_name, rows_folder};
+use super::upload::{object_below, object_name, rows_folder};
 use crate::bus::StoredPack;
-use crate::engine::{LogStore, OBJECT_BYTES, RemoteWork, remove_stored_rows};
+use crate::engine::{LogStore, OBJECT_BYTES, RemoteWork, remove_objects};
 use crate::model::{MiniBatchId, NodeId, WorkerId, random_name};
 use crate::opening::at_its_path;
 use crate::protocol::{NodeNews, NodeReport};
 use rustix::fs::{Mode, OFlags};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Cursor, Read, Seek, Write};
 use std::path::PathBuf;
@@ -187,10 +188,10 @@ impl StoreWork {
     ) {
         let ReportedPack { pack, was_reported } = reported;
         let folder = rows_folder(&self.shared.run, rows);
-        let pack = PackInStore { incarnation: incarnation.to_owned(), folder, pack };
+        let mut pack = PackInStore { incarnation: incarnation.to_owned(), folder, pack };
         self.spawn(incarnation, move |shared| {
             let fetched = match was_reported {
-                true => shared.fetch_again(node, reports, &pack),
+                true => shared.fetch_again(node, reports, &mut pack),
                 false => shared.fetch(node, reports, &pack),
             };
             StoreOutcome::Fetched(fetched, pack)
@@ -220,22 +221,6 @@ impl StoreWork {
             mirror.reclaim(worker, id, attempt);
         }
     }
-
-    /// Removes what nodes of this leader and of earlier ones have left. Does not wait: the result is closed when that is
-    /// done.
-    pub(super) fn remove_rows(&self, epoch: u64) -> Option<mpsc::Receiver<()>> {
-        self.shared.mirror.as_ref()?;
-        let shared = self.shared.clone();
-        let thread = thread::Builder::new().name("store-work".to_owned());
-        let is_known = move |rows: &str| epoch_of(rows).is_some_and(|found| found <= epoch);
-        let (removing, removed) = mpsc::channel();
-        let remove = move || {
-            let _removing: mpsc::Sender<()> = removing;
-            // Objects that stay do no harm.
-            let _ = remove_stored_rows(&*shared.objects, &shared.run, &is_known);
-        };
-        thread.spawn(remove).ok().map(|_| removed)
-    }
 }
 
 impl Shared {
@@ -261,12 +246,13 @@ impl Shared {
         &self,
         node: NodeId,
         mut reports: Vec<NodeReport>,
-        pack: &PackInStore,
+        pack: &mut PackInStore,
     ) -> Result<Vec<NodeReport>, FetchError> {
         let mut bytes = match self.read(&pack.folder, &pack.pack) {
-            Err(FetchError::Missing(_)) => {
-                let returned = successes_of(&reports).collect();
-                return Ok(vec![NodeReport::News(NodeNews::Returned(returned))]);
+            Err(FetchError::Missing(name)) => {
+                // Nothing is left to remove, whatever the node says about the number of objects.
+                pack.pack.objects = 0;
+                return Ok(without_pack(&reports, &name));
             }
             read => read?,
         };
@@ -339,18 +325,39 @@ impl Shared {
 
 /// Starts a thread that removes packs. It ends when the sender is dropped.
 fn remove_packs(objects: Arc<dyn LogStore>) -> mpsc::Sender<PackInStore> {
-    let (sender, useless) = mpsc::channel();
+    let (sender, useless) = mpsc::channel::<PackInStore>();
     let remove = move || {
-        while let Ok(PackInStore { folder, pack, .. }) = useless.recv() {
-            for object in 0..pack.objects {
+        while let Ok(first) = useless.recv() {
+            let mut names: BTreeMap<String, Vec<String>> = BTreeMap::new();
+            for PackInStore { folder, pack, .. } in [first].into_iter().chain(useless.try_iter()) {
+                let objects = (0..pack.objects).map(|object| object_below(pack.number, object));
+                names.entry(folder).or_default().extend(objects);
+            }
+            for (folder, names) in names {
                 // Objects that stay are removed at the job's end.
-                let _ = objects.remove(&object_name(&folder, pack.number, object));
+                let _ = remove_objects(&*objects, &folder, &names);
             }
         }
     };
     // Without a thread, all packs are removed at the job's end.
     let _ = thread::Builder::new().name("useless-packs".to_owned()).spawn(remove);
     sender
+}
+
+/// What reports mean whose pack is gone: their mini-batches are committed, or run again.
+fn without_pack(reports: &[NodeReport], missing: &str) -> Vec<NodeReport> {
+    let returned = NodeNews::Returned(successes_of(reports).collect());
+    let ended = reports.iter().filter_map(|report| match report {
+        NodeReport::WorkerDone(worker) => Some(worker.to_string()),
+        _ => None,
+    });
+    let ended = ended.collect::<Vec<_>>().join(", ");
+    let lost = (!ended.is_empty()).then(|| {
+        NodeReport::Notice(format!(
+            "the files that init and shutdown made in {ended} are lost: {missing} is not in the job's store"
+        ))
+    });
+    lost.into_iter().chain([NodeReport::News(returned)]).collect()
 }
 
 /// Whether a node reports that all of its workers have ended. Then its logs come, too.

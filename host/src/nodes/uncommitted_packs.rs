@@ -3,7 +3,7 @@
 
 use super::pack::successes_of;
 use crate::bus::StoredPack;
-use crate::model::MiniBatchId;
+use crate::model::{MiniBatchId, MiniBatchSet};
 use crate::protocol::NodeReport;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,16 +21,24 @@ pub(super) struct PackInStore {
 #[derive(Debug, Default)]
 pub(super) struct UncommittedPacks {
     next: u64,
+    /// The mini-batches that have ended.
+    ended: MiniBatchSet,
     packs: BTreeMap<u64, (PackInStore, HashSet<MiniBatchId>)>,
     /// The packs with a success of a mini-batch.
     of_batch: HashMap<MiniBatchId, Vec<u64>>,
 }
 
 impl UncommittedPacks {
+    /// `ended`: the mini-batches that ended under earlier leaders.
+    pub(super) fn new(ended: MiniBatchSet) -> Self {
+        Self { ended, ..Self::default() }
+    }
+
     /// Keeps a pack with what these reports speak of. Returns it if it need not be kept. The files of workers that have ended
     /// are needed until the job's end.
     pub(super) fn add(&mut self, pack: PackInStore, reports: &[NodeReport]) -> Option<PackInStore> {
-        let ids: HashSet<MiniBatchId> = successes_of(reports).map(|(id, _)| id).collect();
+        let ids = successes_of(reports).map(|(id, _)| id);
+        let ids: HashSet<MiniBatchId> = ids.filter(|id| !self.ended.contains(*id)).collect();
         if reports.iter().any(|report| matches!(report, NodeReport::WorkerDone(_))) {
             return None;
         }
@@ -50,6 +58,7 @@ impl UncommittedPacks {
     pub(super) fn committed(&mut self, ids: &[MiniBatchId]) -> Vec<PackInStore> {
         let mut useless = Vec::new();
         for id in ids {
+            self.ended.insert(*id);
             for key in self.of_batch.remove(id).into_iter().flatten() {
                 let Some((_, left)) = self.packs.get_mut(&key) else { continue };
                 left.remove(id);
@@ -102,6 +111,7 @@ mod tests {
         assert_eq!(committed(&[1, 2], &mut packs), [0]);
         assert_eq!(committed(&[1], &mut packs), [0; 0]);
         assert_eq!(packs.add(pack(2), &[NodeReport::Changed]), Some(pack(2)), "only logs");
+        assert_eq!(packs.add(pack(4), &[finished(1)]), Some(pack(4)), "its twin is committed");
         let done = [finished(3), NodeReport::WorkerDone(WorkerId(0))];
         assert_eq!(packs.add(pack(3), &done), None);
         assert_eq!(committed(&[3], &mut packs), [0; 0], "its files are published at the end");

@@ -65,7 +65,12 @@ pub(super) fn rows_folder(run: &str, rows: &str) -> String {
 
 /// The name of an object of a pack.
 pub(super) fn object_name(folder: &str, pack: u64, object: u32) -> String {
-    format!("{folder}/{pack:020}-{object}")
+    format!("{folder}/{}", object_below(pack, object))
+}
+
+/// The name of an object of a pack in the folder of its node.
+pub(super) fn object_below(pack: u64, object: u32) -> String {
+    format!("{pack:020}-{object}")
 }
 
 /// Reports, and the pack with their rows and files. `None` if they have none.

@@ -2,7 +2,7 @@
 
 use crate::cluster::{Cluster, sorted};
 use crate::stored::{assert_nothing_left, rows};
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use sandmill_tests::{Elsewhere, Server, TestJob, guest};
 use std::fs;
 use std::thread;
@@ -163,6 +163,37 @@ fn rows_that_no_leader_has_read_survive() {
     for number in 0..FILES {
         assert_eq!(begins(&logs, number), 1, "{number}: {logs}");
     }
+    assert_nothing_left(&moto);
+}
+
+/// A leader is paused, and wakes when another one has taken over. It ends, and takes nothing away that nodes have stored for
+/// its successor.
+#[test]
+fn a_leader_that_wakes_leaves_the_rows_of_the_nodes() {
+    const FILES: usize = 8;
+    let (moto, mut cluster, other) = with_store();
+    let job = TestJob::new(&guest("surroundings")).yaml(&format!(
+        "inputs: {{texts: in}}\nmini_batch_size: 1\narguments: [--nap, '3000']\n{LINES}{ADDRESSES}"
+    ));
+    let job = moto.opened_for(job);
+    let job = (0..FILES).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x"));
+    cluster.start_agents(2);
+    let mut running = cluster.start(job, "leader", &[]);
+    running.until("both nodes work", |running| {
+        let said = running.stderr_so_far();
+        said.contains("note: node 0 (") && said.contains("note: node 1 (")
+    });
+    let pid = Pid::from_raw(i32::try_from(running.pid()).unwrap()).unwrap();
+    kill_process(pid, Signal::STOP).unwrap();
+    cluster.until_one_says("the job test has another leader; the workers here go on", None);
+    kill_process(pid, Signal::CONT).unwrap();
+    let ran = running.wait();
+    ran.exits_with(42);
+    cluster.until_one_says("leads the job test no longer: exit status: 0", None);
+    assert_eq!(sorted(&rows(&moto)).len(), FILES);
+    let logs = other.run(&["logs", "test"]).stdout;
+    let begun = logs.lines().filter(|line| line.starts_with("run ") && line.contains(" attempt "));
+    assert_eq!(begun.count(), FILES, "{logs}");
     assert_nothing_left(&moto);
 }
 
