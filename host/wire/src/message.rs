@@ -143,6 +143,7 @@ impl WorkerSetup {
         ZygoteLimits {
             os_sandbox: self.settings.os_sandbox,
             job_dir: self.job_dir.clone(),
+            spill: self.spill.clone(),
             sources: self.sources.clone(),
             mounts: self.mounts.iter().cloned().chain(models).collect(),
             handles: self.limits.handles,
@@ -159,6 +160,8 @@ pub struct ZygoteLimits {
     pub os_sandbox: OsSandbox,
     /// The job directory.
     pub job_dir: PathBuf,
+    /// The folder with the planner's spill files, or with copies of them. It may be outside of the job directory.
+    pub spill: PathBuf,
     /// The inputs' folders.
     pub sources: Vec<Source>,
     /// Side inputs, source folder and models.

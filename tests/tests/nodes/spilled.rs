@@ -35,7 +35,7 @@ fn pack(job: &TestJob, names: &[&str]) {
     assert!(packed.success());
 }
 
-/// A job over four files, two of which are packed. Each row of its results has all rows of a mini-batch.
+/// A job over four files, two of which are packed. Each row of its results has all rows of its mini-batch.
 fn job(lines: &str) -> TestJob {
     let job = TestJob::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 2\n\
@@ -73,7 +73,7 @@ fn grouped_rows_survive_the_loss_of_an_agent_and_of_the_leader() {
     let moto = Server::moto();
     let _cluster = run_job_with_kills(&moto, &in_bucket(&moto, "box", KEYED));
     let found = sorted(&rows(&moto));
-    assert_eq!(found.len(), GROUPS);
+    assert_eq!(found.len(), 4 * ROWS);
     assert_eq!(found, expected(KEYED));
     assert_nothing_left(&moto);
 }
@@ -83,7 +83,7 @@ fn packed_texts_survive_the_loss_of_an_agent_and_of_the_leader() {
     let moto = Server::moto();
     let _cluster = run_job_with_kills(&moto, &in_bucket(&moto, "box", CUT));
     let found = sorted(&rows(&moto));
-    assert_eq!(found.len(), 4 * ROWS / 20);
+    assert_eq!(found.len(), 4 * ROWS);
     assert_eq!(found, expected(CUT));
     assert_nothing_left(&moto);
 }

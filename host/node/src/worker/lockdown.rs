@@ -60,6 +60,9 @@ pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
         let rights = if is_linked { FolderRights::ReadAndLink } else { FolderRights::Read };
         GrantedPath::real(source.root.as_path(), rights)
     }));
+    if !surroundings.spill.starts_with(dir.root()) {
+        folders.push(GrantedPath::real(surroundings.spill.as_path(), FolderRights::Read));
+    }
     let mounts = surroundings.mounts.iter();
     folders.extend(mounts.map(|mount| GrantedPath::real(mount.host.as_path(), FolderRights::Read)));
     let cgroups = surroundings.cgroups.iter();
@@ -204,6 +207,7 @@ mod tests {
         let surroundings = ZygoteLimits {
             os_sandbox: OsSandbox::Required,
             job_dir: "/job".into(),
+            spill: "/job/spill".into(),
             sources: Vec::new(),
             mounts: Vec::new(),
             handles: 1,

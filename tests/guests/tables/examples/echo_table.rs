@@ -1,7 +1,7 @@
 //! An ordinary guest (not a hostile one): returns its table unchanged. With `--rows`, it returns a text for
 //! each row instead: the values joined by commas, with `-` for null. With `--types`, it returns the types of
 //! the columns as a text for each row. With `--fail TEXT`, it returns an outcome for each row, and a row that
-//! contains the text fails. With `--groups`, it returns one text for all rows of the table. With
+//! contains the text fails. With `--groups`, it returns for each row a text of all rows. With
 //! `--nap MILLISECONDS`, each call of `run` prints `run` with its mini-batch and its attempt, and sleeps that
 //! long.
 
@@ -63,7 +63,7 @@ impl EntryScript for Guest {
         }
         let rows: Result<Vec<String>> = (0..table.num_rows()).map(row_text).collect();
         let rows = rows?;
-        Ok(if self.returns_groups { vec![rows.join(" ")].into() } else { rows.into() })
+        Ok(if self.returns_groups { vec![rows.join(" "); rows.len()].into() } else { rows.into() })
     }
 }
 
