@@ -7,8 +7,8 @@ use crate::bus::{Broker, Bus, BusError, SigningKey};
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
-    self, BeginRequest, JobFile, JobOnNode, LeaderOptions, LogStore, Make, NodeHandle, PolicyUsed,
-    RemoteWork, RunToPublish, RunningNode, StartRequest, folder_objects,
+    self, BeginRequest, ClaimError, JobFile, JobOnNode, LeaderOptions, LogStore, Make, NodeHandle,
+    PolicyUsed, RemoteWork, RunToPublish, RunningNode, StartRequest, folder_objects,
 };
 use crate::inference::NamedLibrary;
 use crate::load::host_name;
@@ -67,12 +67,16 @@ fn publish(
 }
 
 /// The objects of a job in its store.
-fn job_objects(
+pub(crate) fn job_objects(
     spec: &JobSpec,
     place: &JobStorePlace,
     options: &NodeOptions,
 ) -> Result<Arc<dyn LogStore>, PrepareError> {
     Ok(match place {
+        // Otherwise a shared folder that is not mounted would be made.
+        JobStorePlace::Folder(folder) if !folder.is_dir() => {
+            return Err(ClaimError::NoJobStore(folder.clone()).into());
+        }
         JobStorePlace::Folder(folder) => folder_objects(folder, &spec.name)?,
         JobStorePlace::Address(address) => {
             Arc::new(node::job_objects(spec, address, options).map_err(PrepareError::Node)?)

@@ -1,6 +1,7 @@
 //! The messages about who leads a job: between leaders and agents, which may take over, and between agents and
 //! those that submit jobs to them.
 
+use sandmill_model::ContentRef;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,12 +25,15 @@ pub fn to_submitter(submission: &str, agent: &str) -> String {
 pub struct JobToLead {
     /// The job's name.
     pub job: String,
-    /// The job file. Absolute.
+    /// The path of the job file on the submitter's machine. Absolute.
     pub file: PathBuf,
     /// Settings given in addition to the file.
     pub overrides: Vec<(String, String)>,
     /// The job's folder in its store.
     pub store: PathBuf,
+    /// What the process needs of the job, in the job's store. `None` if an earlier version has begun the job: then the process
+    /// reads the job file.
+    pub source: Option<SourceToFetch>,
     /// How long a node may be silent.
     pub node_timeout: Duration,
 }
@@ -40,6 +44,17 @@ impl JobToLead {
         let sizes = self.overrides.iter().map(|(key, value)| key.len() + value.len());
         sizes.sum::<usize>() > MAX_SETTINGS
     }
+}
+
+/// What a process needs of a job, in the job's store.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceToFetch {
+    /// The job store: a folder or an address, as in the job file.
+    pub store: String,
+    /// The job's tenant.
+    pub tenant: String,
+    /// The texts of the job.
+    pub content: ContentRef,
 }
 
 /// What all agents learn about leaders.

@@ -24,8 +24,8 @@ mod signing;
 
 pub use channel::{Channel, PacketError};
 pub use leading::{
-    JobToLead, LEADS, LeadNews, Leads, SUBMITS, Submission, SubmitAnswer, SubmitState, ToAgent,
-    to_submitter,
+    JobToLead, LEADS, LeadNews, Leads, SUBMITS, SourceToFetch, Submission, SubmitAnswer,
+    SubmitState, ToAgent, to_submitter,
 };
 pub use link::{Chunk, Frame, Link, LinkError, MAX_MESSAGE};
 pub use messages::{

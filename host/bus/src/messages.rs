@@ -1,10 +1,11 @@
-//! The messages between leaders and agents of other machines. They contain no bulk data, and no paths except that
-//! of the job file. Objects of stores have their names, which are relative to an address in the job file.
+//! The messages between leaders and agents of other machines. They contain no bulk data, and no paths except those
+//! of the job store and of the job file, from whose folder relative paths in the job file start. Objects of stores have
+//! their names, which are relative to an address in the job file.
 
 use super::link::{Frame, Link};
 use super::nats::Bus;
 use super::seal::Sealed;
-use sandmill_model::{MiniBatchId, NodeId, SignerKey, TableFormat, WorkerId};
+use sandmill_model::{ContentRef, MiniBatchId, NodeId, SignerKey, TableFormat, WorkerId};
 use sandmill_wire::node::ListedInputs;
 use sandmill_wire::{NodeReport, Order};
 use serde::de::DeserializeOwned;
@@ -188,7 +189,13 @@ pub struct JobForNode {
     /// The content of the file that proves that leader and agent share the job's store. The file is named after
     /// the agent's number.
     pub proof: String,
-    /// The job file.
+    /// The job store: a folder or an address, as in the job file.
+    pub store: String,
+    /// The job's tenant.
+    pub tenant: String,
+    /// What the agent needs of the job, in the job's store.
+    pub source: ContentRef,
+    /// The path of the job file on the submitter's machine. The agent does not open it.
     pub job_file: PathBuf,
     /// Settings given in addition to the file.
     pub overrides: Vec<(String, String)>,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The beginning of the bytes that are signed.
 const OFFER_DOMAIN: &[u8] = b"sandmill signature of an offer, version 1";
 /// The beginning of the bytes that [`JobForNode::digest`] digests.
-const WORK_DOMAIN: &[u8] = b"sandmill work of a job, version 1";
+const WORK_DOMAIN: &[u8] = b"sandmill work of a job, version 2";
 
 /// The private key of a signer, for Ed25519. As text, it is `sandmill-signing-key:` and 64 hexadecimal digits.
 #[derive(Clone)]
@@ -107,13 +107,15 @@ impl JobForNode {
     /// of a leader. `None` if the job is not signed.
     pub fn digest(&self) -> Option<WorkDigest> {
         // The number and the proof are those of the agent, and the offer has the job and the run. The contents of inputs
-        // are not signed.
-        let Self { job_file: path, overrides, expected, .. } = self;
-        let Self { node: _, proof: _, job: _, run: _, listed: _, .. } = self;
+        // are not signed. The job file and the settings have the job store and the tenant.
+        let Self { job_file: path, overrides, expected, source, .. } = self;
+        let Self { node: _, proof: _, job: _, run: _, listed: _, store: _, tenant: _, .. } = self;
         let ExpectedJob { salt, job_file, component, settings } = expected.as_ref()?;
         let mut bytes = SignedBytes::new(WORK_DOMAIN);
         bytes.add(salt.as_bytes());
         bytes.add(path.as_os_str().as_bytes());
+        bytes.add(&source.sha256);
+        bytes.add(&source.bytes.to_be_bytes());
         bytes.add(job_file.as_bytes());
         bytes.add(component.as_bytes());
         for pairs in [overrides, settings] {
@@ -150,7 +152,7 @@ impl SignedBytes {
 mod tests {
     use super::*;
     use crate::seal::LinkKey;
-    use sandmill_model::NodeId;
+    use sandmill_model::{ContentRef, NodeId};
     use sandmill_wire::node::ListedInputs;
 
     fn key() -> SigningKey {
@@ -174,6 +176,9 @@ mod tests {
         JobForNode {
             node: NodeId(3),
             proof: "proof".into(),
+            store: "/shared/jobs".into(),
+            tenant: "default".into(),
+            source: ContentRef { sha256: [5; 32], bytes: 7 },
             job_file: "/shared/job.yaml".into(),
             overrides: vec![pair("a", "1"), pair("b", "2")],
             job: "nightly".into(),
@@ -275,8 +280,10 @@ mod tests {
     #[test]
     fn the_digest_of_the_work_covers_what_is_executed() {
         let signed = job().digest().unwrap();
-        let changes: [fn(&mut JobForNode); 5] = [
+        let changes: [fn(&mut JobForNode); 7] = [
             |job| job.job_file = "/shared/other.yaml".into(),
+            |job| job.source.sha256[31] = 6,
+            |job| job.source.bytes += 1,
             |job| job.overrides[0].1 = "2".into(),
             |job| job.overrides.swap(0, 1),
             |job| drop(job.overrides.pop()),

@@ -59,6 +59,10 @@ impl LogStore for StoreBelow {
         self.store.read_range(&self.name(name), offset, length)
     }
 
+    fn read_at_most(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        self.store.read_at_most(&self.name(name), most)
+    }
+
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         self.store.list(&self.name(folder))
     }

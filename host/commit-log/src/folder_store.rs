@@ -1,7 +1,7 @@
 //! A folder as a store. It may be on a file system that several machines share.
 
 use super::files::opening::{at_its_path, folder_at_its_path};
-use super::log_store::LogStore;
+use super::log_store::{LogStore, too_long};
 use rustix::fs::{
     AtFlags, Mode, OFlags, RawDir, RenameFlags, linkat, openat, renameat_with, unlinkat,
 };
@@ -54,7 +54,7 @@ impl FolderStore {
         Ok(names)
     }
 
-    /// Opens an object. `None` if there is none of this name.
+    /// Opens an object for reading. `None` if there is none of this name.
     fn open(&self, name: &str) -> io::Result<Option<File>> {
         let (path, name) = self.split(name);
         let Some(folder) = found(open_folder(&path))? else { return Ok(None) };
@@ -132,6 +132,13 @@ impl LogStore for FolderStore {
         Ok(Some(bytes))
     }
 
+    fn read_at_most(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open(name)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most { Err(too_long(name, most)) } else { Ok(Some(bytes)) }
+    }
+
     fn list(&self, folder: &str) -> io::Result<Vec<String>> {
         self.names(folder, |_| true)
     }
@@ -201,6 +208,9 @@ mod tests {
         let range = |offset, length| store.read_range("a/b/1", offset, length).unwrap().unwrap();
         assert_eq!((range(1, 1), range(1, 9), range(7, 1)), (vec![b'n'], b"ne".to_vec(), vec![]));
         assert_eq!(store.read_range("a/b/3", 0, 1).unwrap(), None);
+        assert_eq!(store.read_at_most("a/b/1", 3).unwrap().unwrap(), b"one");
+        assert_eq!(store.read_at_most("a/b/1", 2).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(store.read_at_most("a/b/3", 2).unwrap(), None);
         let mut names = store.list("a/b").unwrap();
         names.sort();
         assert_eq!(names, ["1", "2"]);

@@ -38,7 +38,7 @@ pub use commit_log::{CommitLog, Replay};
 pub use error::LogError;
 pub use folder_store::FolderStore;
 pub use job_logs::{JobLogs, RunList, RunLog, is_run_id};
-pub use log_store::LogStore;
+pub use log_store::{LogStore, too_long};
 pub use object_cutter::{CreateObject, OBJECT_BYTES, ObjectCutter};
 pub use own_object::create_own;
 pub use record::{LogPosition, Record, RecordDamage, Writer};

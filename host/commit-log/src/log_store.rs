@@ -3,6 +3,13 @@
 use std::fmt::Debug;
 use std::io;
 
+/// The error of an object that is longer than `most` bytes.
+pub fn too_long(name: &str, most: u64) -> io::Error {
+    let text =
+        format!("{name} is longer than {most} bytes, which no process of the job has written");
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
 /// A store of small objects that several machines can reach. The names of objects consist of parts that are
 /// separated by `/`. No object is ever overwritten.
 pub trait LogStore: Debug + Send + Sync {
@@ -60,6 +67,16 @@ pub trait LogStore: Debug + Send + Sync {
             from.take(usize::try_from(length).unwrap_or(usize::MAX)).copied().collect()
         };
         Ok(self.read(name)?.map(range))
+    }
+
+    /// As [`read`](Self::read), but fails for an object that is longer than `most` bytes, without reading all of it.
+    ///
+    /// # Errors
+    /// If the store fails, or the object is longer.
+    fn read_at_most(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let found = self.read(name)?;
+        let is_too_long = found.as_ref().is_some_and(|bytes| bytes.len() as u64 > most);
+        if is_too_long { Err(too_long(name, most)) } else { Ok(found) }
     }
 
     /// The last parts of the names of all objects whose names consist of this folder, `/`, and one more part.

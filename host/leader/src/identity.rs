@@ -69,6 +69,9 @@ pub fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, String)> {
         conversions: _,
         // The settings themselves are compared.
         job_file_sha256: _,
+        text: _,
+        // The component and the source files are identified by their content.
+        fetched: _,
         // "latest" is already resolved: the paths are in `inputs`, `side_inputs` and `models`.
         latest: _,
     } = spec;

@@ -2,7 +2,9 @@
 //! needs to know to resume it.
 
 use super::ClaimError;
-use crate::model::{JobDir, JobResult, JobStatus, LOCK_FILE, Latest, SignerKey, printable_json};
+use crate::model::{
+    ContentRef, JobDir, JobResult, JobStatus, LOCK_FILE, Latest, SignerKey, printable_json,
+};
 use crate::opening::regular;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -61,6 +63,9 @@ pub struct JobFile {
     /// The versions that "latest" meant for registered datasets and models.
     #[serde(default)]
     pub latest: Vec<Latest>,
+    /// What other machines need of the job, in its store. `None` without a broker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<ContentRef>,
 }
 
 impl JobFile {
@@ -74,6 +79,7 @@ impl JobFile {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             overrides: kept.map(|(_, pair)| pair.clone()).collect(),
             latest: Vec::new(),
+            source: None,
         }
     }
 }

@@ -10,6 +10,7 @@
 //!   the job's end.
 //! - `job_store` connects a job to its commit log, from which another machine can continue the job.
 //!   `stored_jobs` lists and removes the logs in a store, `orphans` finds jobs without a leader in it, `standby`
+//!   `job_source` has in the store what other machines need to run the job. `standby`
 //!   waits for another machine, and `presence` shows other machines that a leader is alive. `published` removes
 //!   copies of results that are published.
 //! - `store_link` is what a running job does in its store for other machines: `shared_logs` copies its logs there, and
@@ -46,6 +47,7 @@ mod folder_lock;
 mod identity;
 mod intake;
 mod job;
+mod job_source;
 mod job_state;
 mod job_store;
 pub mod journal;
@@ -90,6 +92,7 @@ pub use driver::run;
 pub use folder_lock::{JobHold, is_locked};
 pub use identity::settings;
 pub use job::{PreparedJob, PreparedOnNode, Reused};
+pub use job_source::{JobSource, SourceError, put_source};
 pub use job_state::{JobFile, JobStanding, JobState, OutputSize, PolicyUsed, StartedBy};
 pub use job_store::{folder_objects, worker_dir};
 pub use nodes::{BeginRequest, JobOnNode, NodeHandle, RemoteWork, RunningNode, StartRequest};

@@ -4,7 +4,7 @@
 use super::commit::Make;
 use super::job_state::JobFile;
 use super::machine::OrderTarget;
-use crate::model::{Address, JobDir, MiniBatchId, MiniBatchSet, TableFormat, WorkerId};
+use crate::model::{Address, ContentRef, JobDir, MiniBatchId, MiniBatchSet, TableFormat, WorkerId};
 use crate::protocol::NodeReports;
 use crate::protocol::node::{
     InspectReport, InspectRequest, ListedInputs, NodeFindings, PlanOptions, PrepareRequest,
@@ -62,6 +62,12 @@ pub struct RemoteWork {
     pub objects: Arc<dyn LogStore>,
     /// The job's folder or address in its store. All machines have the same one.
     pub store: String,
+    /// The job store, as the job file names it.
+    pub place: String,
+    /// The job's tenant.
+    pub tenant: String,
+    /// What other machines need of the job, in its store.
+    pub source: ContentRef,
     /// The job file.
     pub job_file: JobFile,
     /// The SHA-256 of the job file's text, in hexadecimal.

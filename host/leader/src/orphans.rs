@@ -25,6 +25,10 @@ pub struct OrphanedJob {
     pub run: String,
     /// Where the job comes from.
     pub job_file: JobFile,
+    /// The job store.
+    pub store: String,
+    /// The job's tenant.
+    pub tenant: String,
 }
 
 /// The runs that are over for good: the folders of their jobs, and their ids. Their logs are not read again.
@@ -54,6 +58,7 @@ impl fmt::Display for SearchedStore {
 /// # Errors
 /// If the store cannot be read.
 pub fn orphaned_jobs(store: &SearchedStore, old: &mut OldRuns) -> io::Result<Vec<OrphanedJob>> {
+    let shown = store.to_string();
     let store = match store {
         SearchedStore::Folder(folder) => StorePlace::in_folder(folder).map_err(io::Error::other)?,
         SearchedStore::Address(address, objects) => {
@@ -61,11 +66,15 @@ pub fn orphaned_jobs(store: &SearchedStore, old: &mut OldRuns) -> io::Result<Vec
         }
     };
     let names = store.names()?.into_iter();
-    let read = |name: String| read(store.job(&name), old).unwrap_or_default();
+    let read = |name: String| read(store.job(&name), &shown, old).unwrap_or_default();
     Ok(names.filter_map(read).collect())
 }
 
-fn read(place: StoredPlace, old: &mut OldRuns) -> Result<Option<OrphanedJob>, JournalError> {
+fn read(
+    place: StoredPlace,
+    store: &str,
+    old: &mut OldRuns,
+) -> Result<Option<OrphanedJob>, JournalError> {
     let StoredPlace { name, logs, shown, .. } = place;
     let Some(run) = logs.latest(&logs.runs_begun()?) else { return Ok(None) };
     let key = (PathBuf::from(shown), run.id().to_owned());
@@ -89,14 +98,14 @@ fn read(place: StoredPlace, old: &mut OldRuns) -> Result<Option<OrphanedJob>, Jo
     let Some(JobState { started_by, job_file: Some(job_file), output, .. }) = state else {
         return Ok(None);
     };
-    if !started_by.is_some_and(|by| by.by_agent) {
-        return Ok(None);
-    }
+    let Some(started_by) = started_by.filter(|by| by.by_agent) else { return Ok(None) };
     // If the results go to a store, no lock shows that a process leads the job.
     let is_led = match goes_to_store {
         true => is_led(&**objects, run.id(), &mut || ()).unwrap_or(true),
         false => is_locked(&output),
     };
     let (folder, run) = key;
-    Ok((!is_led).then_some(OrphanedJob { name, folder, run, job_file }))
+    let (store, tenant) = (store.to_owned(), started_by.tenant);
+    let job = OrphanedJob { name, folder, run, job_file, store, tenant };
+    Ok((!is_led).then_some(job))
 }

@@ -1,6 +1,7 @@
 //! Why a job cannot begin. The texts are shown to users.
 
 use super::ClaimError;
+use super::job_source::SourceError;
 use crate::journal::JournalError;
 use std::error::Error;
 
@@ -15,6 +16,9 @@ pub enum PreparationError<E: Error + 'static> {
     /// The journal of an earlier run cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The job file or the entry script cannot be put into the job's store.
+    #[error(transparent)]
+    Source(#[from] SourceError),
     /// The machine lacks something that the job needs, or does not allow it.
     #[error(transparent)]
     Node(E),

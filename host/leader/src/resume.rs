@@ -4,7 +4,8 @@ use super::claim::JobDirLock;
 use super::differences::differences;
 use super::identity::settings;
 use super::job::{PreparedJob, PreparedOnNode, ResumedJob, Reused};
-use super::job_state::{JobStanding, JobState, StartedBy};
+use super::job_source::{SourceError, put_source};
+use super::job_state::{JobFile, JobStanding, JobState, StartedBy};
 use super::job_store::JobStore;
 use super::nodes::{JobOnNode, RemoteWork};
 use super::options::LeaderOptions;
@@ -90,6 +91,13 @@ impl<N: JobOnNode> ReadyToResume<N> {
             notices.extend(other_signer(earlier, options.signer));
         }
         notices.extend(self.node.lease_gpus(say).map_err(PreparationError::Node)?);
+        let job_file = match self.stored_job_file(options) {
+            Ok(job_file) => job_file,
+            Err(error) => {
+                held.give_up();
+                return Err(error.into());
+            }
+        };
         // Do this before anything of an earlier run is removed, so that a job that is refused here loses
         // nothing.
         let parent = match self.claim_parent_folder(&held, &mut notices) {
@@ -116,12 +124,12 @@ impl<N: JobOnNode> ReadyToResume<N> {
             None => held,
         };
         let known = resumed.as_mut().and_then(|resumed| resumed.plan.take());
-        let job_file = options.job_file.clone();
+        let recorded = job_file.clone();
         let claim = match (start, &self.store) {
-            (JobStart::Resume, _) => held.resume(job_file),
-            (JobStart::Begin, None) => held.begin(job_file, &mut |_| Ok(())),
+            (JobStart::Resume, _) => held.resume(recorded),
+            (JobStart::Begin, None) => held.begin(recorded, &mut |_| Ok(())),
             (JobStart::Begin, Some(store)) => {
-                held.begin(job_file, &mut |id| Ok(store.supersede(id)?))
+                held.begin(recorded, &mut |id| Ok(store.supersede(id)?))
             }
         };
         let claim = claim.inspect_err(|_| {
@@ -133,7 +141,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
             JobStart::Begin => PlanUse::begin(stored),
             JobStart::Resume => PlanUse::resume(stored, known),
         });
-        let remote = options.remote_workers.then(|| self.remote_work(&run, options)).flatten();
+        let remote = job_file.filter(|_| options.remote_workers);
+        let remote = remote.and_then(|job_file| self.remote_work(&run, job_file));
         let Self { spec, found, node, job_dir, store, .. } = self;
         let node::NodeFindings { sources, component, runtime, .. } = found;
         let unreadable =
@@ -159,9 +168,21 @@ impl<N: JobOnNode> ReadyToResume<N> {
         Ok(PreparedOnNode::Job(Box::new(job)))
     }
 
-    /// What other machines must know to run the workers. `None` without a store, or without a job file.
-    fn remote_work(&self, run: &str, options: &LeaderOptions) -> Option<RemoteWork> {
+    /// The job file. If other machines run the workers, puts what they need into the job's store.
+    fn stored_job_file(&self, options: &LeaderOptions) -> Result<Option<JobFile>, SourceError> {
+        let mut job_file = options.job_file.clone();
+        let store = self.store.as_ref().filter(|_| options.remote_workers);
+        if let (Some(job_file), Some(store)) = (&mut job_file, store) {
+            let objects = &**store.logs().store();
+            job_file.source = Some(put_source(objects, &self.spec.text, &self.found.script)?);
+        }
+        Ok(job_file)
+    }
+
+    /// What other machines must know to run the workers. `None` without a store.
+    fn remote_work(&self, run: &str, job_file: JobFile) -> Option<RemoteWork> {
         let store = self.store.as_ref()?;
+        let place = self.spec.job_store.as_ref()?;
         let shared = store.worker_dir(run);
         let is_in_parts = self.spec.output_format.layout == OutputLayout::Parts;
         Some(RemoteWork {
@@ -172,7 +193,10 @@ impl<N: JobOnNode> ReadyToResume<N> {
             keeps_rows: self.spec.settings.ordered || is_in_parts,
             objects: store.logs().store().clone(),
             store: store.place().to_owned(),
-            job_file: options.job_file.clone()?,
+            place: place.to_string(),
+            tenant: self.spec.settings.tenant.clone(),
+            source: job_file.source.clone()?,
+            job_file,
             job_file_sha256: self.spec.job_file_sha256.clone(),
             component: self.found.component.clone(),
             settings: settings(&self.spec, &self.found),

@@ -16,6 +16,7 @@ mod ids;
 mod inference;
 mod inference_note;
 mod input;
+mod job_text;
 mod machine_caps;
 mod memory_budget;
 mod mini_batch;
@@ -61,6 +62,7 @@ pub use inference::{
 };
 pub use inference_note::{InferenceNote, InferenceWork};
 pub use input::{InputKind, JobInput};
+pub use job_text::{ContentRef, FoundName, JobText};
 pub use machine_caps::{MachineCaps, ProcessLists};
 pub use memory_budget::MemoryBudget;
 pub use mini_batch::{

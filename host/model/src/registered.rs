@@ -102,7 +102,7 @@ impl fmt::Display for RegisteredName {
 }
 
 /// One version of a registered dataset or model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Registered {
     /// Its name.
     pub name: String,
@@ -134,7 +134,7 @@ impl Registered {
 }
 
 /// A summary of files when they were registered.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RegisteredContent {
     /// The number of files.
     pub files: u64,

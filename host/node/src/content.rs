@@ -4,7 +4,7 @@ use crate::model::hex;
 use sha2::{Digest, Sha256};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
 /// The digest covers at most this many files.
@@ -13,6 +13,22 @@ const MAX_FILES: usize = 100_000;
 /// A digest of the names, sizes and times of a folder's files. Skips `job_file`, and the folders of Git and
 /// of compilers, whose files change although the user did not change anything.
 pub(super) fn content_digest(folder: &Path, job_file: Option<&Path>) -> String {
+    let mut seen = Vec::new();
+    for name in seen_files(folder, job_file) {
+        seen.extend(name.as_os_str().as_bytes());
+        seen.push(0);
+        // For a link, the metadata of its target.
+        if let Ok(metadata) = folder.join(name).metadata() {
+            for number in [metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()] {
+                seen.extend(number.to_le_bytes());
+            }
+        }
+    }
+    hex(Sha256::digest(&seen))
+}
+
+/// The files of a folder that count for its digest, in their order, with their paths in the folder.
+pub(super) fn seen_files(folder: &Path, job_file: Option<&Path>) -> Vec<PathBuf> {
     let is_cache = |path: &Path| {
         path.file_name().is_some_and(|name| name == ".git") || path.join("CACHEDIR.TAG").exists()
     };
@@ -23,20 +39,8 @@ pub(super) fn content_digest(folder: &Path, job_file: Option<&Path>) -> String {
         .filter_map(Result::ok)
         .filter(|entry| !entry.file_type().is_dir())
         .filter(|entry| !job_file.is_some_and(|file| is_same(entry.path(), file)));
-    let mut seen = Vec::new();
-    for entry in entries.take(MAX_FILES) {
-        let path = entry.path();
-        let name = path.strip_prefix(folder).unwrap_or(path);
-        seen.extend(name.as_os_str().as_bytes());
-        seen.push(0);
-        // For a link, the metadata of its target.
-        if let Ok(metadata) = path.metadata() {
-            for number in [metadata.size().cast_signed(), metadata.mtime(), metadata.mtime_nsec()] {
-                seen.extend(number.to_le_bytes());
-            }
-        }
-    }
-    hex(Sha256::digest(&seen))
+    let in_folder = |path: &Path| path.strip_prefix(folder).unwrap_or(path).to_owned();
+    entries.take(MAX_FILES).map(|entry| in_folder(entry.path())).collect()
 }
 
 /// Whether the path is, or links to, this file. `file` is a path without links.

@@ -29,6 +29,12 @@ pub enum NodeError {
          places on both machines"
     )]
     OtherSources,
+    /// The inputs on this machine are not those of the leader's machine.
+    #[error(
+        "these inputs on this machine have other files than on the leader's machine, or files with other lengths or times of \
+         change: {0}; put the inputs into a store, or copy them with their times (such as by rsync -a) to the same path"
+    )]
+    OtherFiles(String),
     /// The broker, through which other machines are reached, cannot be used.
     #[error(transparent)]
     Broker(Box<dyn Error + Send + Sync>),

@@ -12,12 +12,14 @@
 //! names, and `overlap` refuses a job that would read what it writes. `models` checks the job's models
 //! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
 //! (`single_file`). `backends` finds and tries the inference libraries. `content` identifies the contents of
-//! folders. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models. `setup` makes
+//! folders, and `script_files` finds the files of an entry script for other machines. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models. `setup` makes
 //! the requests for the planner and the workers, and `planner_reads` downloads the objects that the planner
 //! asks for.
 //!
 //! `python` makes a Python or JavaScript script visible to workers, and checks its imports. `trial` runs an
 //! entry script on trial, or maps a stream of tables with it (`mapping`).
+//!
+//! `local_inputs` compares the inputs of several machines.
 //!
 //! `features` refuses a job that needs a feature which this build lacks.
 //!
@@ -39,6 +41,7 @@ mod hang_report;
 mod inspect_inputs;
 mod job;
 mod kernels;
+mod local_inputs;
 pub mod machine;
 pub mod machine_slots;
 pub mod mapping;
@@ -57,6 +60,7 @@ mod processor_time;
 pub mod python;
 mod real_paths;
 mod run;
+mod script_files;
 mod setup;
 mod single_file;
 mod staging;
@@ -86,9 +90,9 @@ pub use model_error::ModelError;
 pub use models::give_models;
 pub use options::NodeOptions;
 pub use planner_reads::PlannerReads;
-pub use prepare::prepare;
+pub use prepare::{find_script, prepare};
 pub use python::PythonError;
 pub use real_paths::with_real_paths;
 pub use run::RunningJob;
 pub use setup::plan_request;
-pub use staging::{Staged, job_objects, objects_folder, stage, upload_results};
+pub use staging::{Staged, job_objects, objects_folder, objects_of_job, stage, upload_results};

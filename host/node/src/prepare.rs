@@ -7,11 +7,13 @@ use super::error::NodeError;
 use super::features;
 use super::gpus::LeasedGpus;
 use super::job::{NodeJob, NodeRole};
+use super::local_inputs::compare_inputs;
 use super::models::{InspectedModel, inspect, model_paths};
 use super::options::NodeOptions;
 use super::overlap::refuse_overlap;
 use super::python::{self, Chooser};
 use super::real_paths::{RealPaths, resolve};
+use super::script_files::script_files;
 use super::setup;
 use super::staging::stage;
 use crate::compile::{
@@ -21,7 +23,9 @@ use crate::inference::{TRACT_VERSION, has_inference};
 use crate::machine_slots::MachineSlots;
 use crate::model::{Backend, InputKind, JobDir, OutputLayout};
 use crate::pool::PrestartedProcesses;
-use crate::protocol::node::{NodeFindings, PrepareRequest, PreparedBackend, PreparedModel};
+use crate::protocol::node::{
+    NodeFindings, PrepareRequest, PreparedBackend, PreparedModel, ScriptFiles,
+};
 use crate::runtimes;
 use crate::spec::{JobSpec, JobStorePlace, LoadedScript, ModelSpec};
 use crate::wall;
@@ -42,7 +46,8 @@ pub fn prepare(
     // Before any input is downloaded, because the downloading process needs the wall, too.
     wall::check(spec.worker.os_sandbox)?;
     let prestarted = prestart(&spec, &options, ask.begins);
-    let staged = stage(&spec, &options, ask.listed.as_ref(), say)?;
+    let mut staged = stage(&spec, &options, ask.listed.as_ref(), say)?;
+    compare_inputs(&spec, &mut staged, ask)?;
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);
     let mut checked = real.apply_to(&spec, &staged, ask.output.as_deref(), ask.parent.as_deref());
@@ -99,6 +104,23 @@ pub fn prepare(
     Ok((describe(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
 }
 
+/// Finds the files of a job's entry script. Builds it first if the job names a guest crate. Compiles nothing. `say` gets
+/// lines for the user about slow steps.
+///
+/// # Errors
+/// If the entry script cannot be found or built, or is not the one that the job expects.
+pub fn find_script(
+    spec: &JobSpec,
+    options: &NodeOptions,
+    job_file: Option<&Path>,
+    say: &mut dyn FnMut(&str),
+) -> Result<ScriptFiles, NodeError> {
+    let mut real = RealPaths::of_script(spec)?;
+    let script = FoundScript::find(spec, options, &mut real, say)?;
+    let job_file = job_file.and_then(|path| path.canonicalize().ok());
+    script_files(spec, &real, &script.path, job_file.as_deref())
+}
+
 /// The reply to the leader.
 fn describe(
     job: &NodeJob,
@@ -115,7 +137,7 @@ fn describe(
         sha256: inspected.sha256.clone(),
         folder: model.folder.as_deref().map(digest),
     };
-    let source_directory = match &spec.source_directory {
+    let source_directory = match &real.source_directory {
         Some(folder) => Some(digest(folder)),
         None if spec.script.is_some() => Some(python::content_digest(&real.entry_script)?),
         None => None,
@@ -131,6 +153,7 @@ fn describe(
         runtime,
         notices,
         listed: staged.listed.clone(),
+        script: script_files(spec, real, &job.entry_script, job_file.as_deref())?,
     })
 }
 
@@ -150,7 +173,7 @@ fn usable_backends(job: &NodeJob, found: backends::FoundBackends) -> Vec<Prepare
 
 /// The entry script. Its digest is the one that the job expects.
 struct FoundScript {
-    /// The path in the job file, or of the component that was built from the crate there.
+    /// The path in the job file, or of the component that was built from the crate there, or that was fetched.
     path: PathBuf,
     file: EntryFile,
     compiler: Compiler,
@@ -167,7 +190,8 @@ impl FoundScript {
         let cancel = options.cancel.clone();
         let compiler = Compiler::new(&options.program, spec.worker.os_sandbox)
             .stopping(move || cancel.reason().is_some());
-        let mut path = spec.entry_script.clone();
+        let fetched = spec.fetched.entry_script.clone();
+        let mut path = fetched.unwrap_or_else(|| spec.entry_script.clone());
         if path.is_dir() {
             path = build_guest_crate(&path, options.cache_dir.as_deref(), &compiler, say)?;
             real.entry_script = resolve(&path)?;

@@ -6,7 +6,7 @@ use super::error::NodeError;
 use super::staging::Staged;
 use crate::model::Mount;
 use crate::opening;
-use crate::spec::{JobSpec, JobStorePlace};
+use crate::spec::{FetchedScript, JobSpec, JobStorePlace};
 use std::path::{Path, PathBuf};
 
 /// The resolved paths of what a job reads besides its inputs and models.
@@ -42,10 +42,21 @@ impl RealPaths {
     /// If a path cannot be resolved.
     pub(super) fn find(spec: &JobSpec, staged: &Staged) -> Result<Self, NodeError> {
         let side_inputs = staged.side_inputs.iter().map(|mount| resolve(&mount.host));
+        let side_inputs = side_inputs.collect::<Result<_, _>>()?;
+        Ok(Self { side_inputs, ..Self::of_script(spec)? })
+    }
+
+    /// Resolves the paths of the entry script only.
+    ///
+    /// # Errors
+    /// If a path cannot be resolved.
+    pub(super) fn of_script(spec: &JobSpec) -> Result<Self, NodeError> {
+        let FetchedScript { entry_script, source_directory } = &spec.fetched;
+        let source_directory = source_directory.as_ref().or(spec.source_directory.as_ref());
         Ok(Self {
-            entry_script: resolve(&spec.entry_script)?,
-            source_directory: spec.source_directory.as_deref().map(resolve).transpose()?,
-            side_inputs: side_inputs.collect::<Result<_, _>>()?,
+            entry_script: resolve(entry_script.as_ref().unwrap_or(&spec.entry_script))?,
+            source_directory: source_directory.map(|folder| resolve(folder)).transpose()?,
+            side_inputs: Vec::new(),
         })
     }
 

@@ -5,9 +5,9 @@ use super::features::check_stores;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
-use crate::model::{Address, ByteSize, InputKind, JobInput, Mount, Source, hex};
+use crate::model::{Address, ByteSize, InputKind, JobInput, Mount, OsSandbox, Source, hex};
 use crate::protocol::node::ListedInputs;
-use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
+use crate::spec::{Datastores, JobSpec, JobStorePlace, ModelSpec, StoredKind};
 use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, StoreObjects, Watch};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ pub fn stage(
         Some(_) => {}
         None => {
             let samples = staged.objects.samples();
-            staged.listed = ListedInputs { are_objects, samples, sources };
+            staged.listed = ListedInputs { are_objects, samples, sources, local: Vec::new() };
         }
     }
     Ok(staged)
@@ -283,6 +283,27 @@ pub fn job_objects(
     options.policy.check_stores(spec)?;
     let below = format!("{}/", spec.name);
     Ok(stager(spec, options, Path::new("")).objects_at(address, &below)?)
+}
+
+/// The objects of another machine's job in its store, which is at this address. The job's settings are not known yet.
+///
+/// # Errors
+/// If the policy does not allow the store, or it cannot be opened.
+pub fn objects_of_job(
+    (name, tenant): (&str, &str),
+    address: &Address,
+    options: &NodeOptions,
+) -> Result<StoreObjects, NodeError> {
+    options.policy.check_job_store(&JobStorePlace::Address(address.clone()))?;
+    let stager = Stager {
+        program: &options.program,
+        cache: Path::new(""),
+        os_sandbox: options.policy.sandbox(OsSandbox::BestEffort),
+        datastores: &options.datastores,
+        tenant,
+        without_tables: Vec::new(),
+    };
+    Ok(stager.objects_at(address, &format!("{name}/"))?)
 }
 
 fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> Stager<'a> {

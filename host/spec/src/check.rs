@@ -8,12 +8,13 @@ use super::job_file_location::JobFileLocation;
 use super::machine::MachineSize;
 use super::raw::RawJob;
 use super::scope::Located;
+use super::settings_files::SettingsFiles;
 use super::templates::{self, TemplateNames};
 use super::{
     inputs, job_store, limits, models, mounts, nodes, output, parent, prs_arguments, python,
     settings_file, times, workers,
 };
-use crate::model::{Mount, OutputAction, OutputFormat};
+use crate::model::{JobText, Mount, OutputAction, OutputFormat};
 use sandmill_files::c_sources;
 use std::path::{Path, PathBuf};
 
@@ -27,15 +28,17 @@ pub(super) fn check(
     let defaults = &Defaults::new(dialect, report);
     let node_count = nodes::count(raw, machine, report);
     let script = script(raw, dialect, location, report);
-    let script_folder = settings_folder(script.source_directory.as_deref(), &script.entry_script);
+    let source = script.source_directory.as_deref();
+    let script_folder = settings_folder(source, &script.entry_script, &location.files);
     let script_folder = script_folder.filter(|folder| {
         let file = folder.join(settings_file::FILE_NAME);
         let origin = raw.entry_script.as_ref().map(|setting| &setting.origin);
-        location.policy.allows_settings(&file, origin, report)
+        location.files.are_given() || location.policy.allows_settings(&file, origin, report)
     });
+    let script_folder = script_folder.as_deref().map(|folder| (folder, &location.files));
     let (settings, mut worker) = raw.settings.in_force(&defaults.raw.settings);
     let (job_limits, limits) = raw.limits.in_force(&defaults.raw.limits);
-    let rows = output::rows(raw, worker.output_action, script_folder.as_deref(), defaults, report);
+    let rows = output::rows(raw, worker.output_action, script_folder, defaults, report);
     let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, location, report);
     let source = script.source_directory.as_deref();
     let loaded = python::script(raw, &script.entry_script, source, &mut worker, location, report);
@@ -88,6 +91,8 @@ pub(super) fn check(
         limits,
         job_limits,
         job_file_sha256: String::new(),
+        text: JobText::default(),
+        fetched: location.fetched.clone(),
         latest: Vec::new(),
         notices: Vec::new(),
         conversions: Vec::new(),
@@ -129,7 +134,7 @@ fn script(
     let entry_script = entry_script(
         raw.entry_script.as_ref(),
         script_base,
-        is_source_wrong,
+        is_source_wrong || location.fetched.entry_script.is_some(),
         missing_folder_key.as_deref(),
         report,
     );
@@ -153,11 +158,19 @@ fn script(
 }
 
 /// The folder that may contain a file of settings for the entry script.
-fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf> {
+fn settings_folder(
+    source: Option<&Path>,
+    entry_script: &Path,
+    files: &SettingsFiles,
+) -> Option<PathBuf> {
+    // The entry script is the folder of a guest crate.
+    let is_crate = match files.are_given() {
+        true => files.were_given(&entry_script.join(settings_file::FILE_NAME)),
+        false => entry_script.is_dir(),
+    };
     match source {
         Some(source) => Some(source.to_owned()),
-        // The entry script is the folder of a guest crate.
-        None if entry_script.is_dir() => Some(entry_script.to_owned()),
+        None if is_crate => Some(entry_script.to_owned()),
         None => entry_script.parent().map(Path::to_owned),
     }
 }
@@ -170,6 +183,7 @@ fn source_directory(
     let given = given?;
     let path = location.resolve(given.value.trim());
     match path.metadata() {
+        _ if location.fetched.source_directory.is_some() => {}
         Ok(metadata) if metadata.is_dir() => {}
         Ok(_) => given.blame(
             report,
@@ -185,7 +199,7 @@ const SCRIPT_KINDS: &str = "a component (.wasm), a core module (.wasm), a folder
 fn entry_script(
     given: Option<&Located<String>>,
     folder: &Path,
-    is_folder_wrong: bool,
+    is_not_checked: bool,
     missing_folder_key: Option<&str>,
     report: &ErrorReport,
 ) -> PathBuf {
@@ -201,7 +215,7 @@ fn entry_script(
     let path = std::path::absolute(&joined).unwrap_or(joined);
     let message = if text.is_empty() {
         Some(format!("found an empty text; name {SCRIPT_KINDS}"))
-    } else if is_folder_wrong {
+    } else if is_not_checked {
         None
     } else {
         script_problem(&path)

@@ -1,12 +1,13 @@
 //! The checked job that the rest of the program uses. Its paths are resolved, and defaults are filled in.
 
+use super::fetched_script::FetchedScript;
 use super::job_store_place::JobStorePlace;
 use super::requirements::Requirement;
 use crate::given_settings::{GivenLimits, GivenSettings};
 use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, InputKind, JobInput,
-    JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, PythonRuntime, ScriptLanguage,
-    WorkerSettings,
+    JobLimits, JobSettings, JobText, Latest, Limits, Mount, OutputFormat, PythonRuntime,
+    ScriptLanguage, WorkerSettings,
 };
 use std::path::PathBuf;
 use std::time::Duration;
@@ -92,6 +93,10 @@ pub struct JobSpec {
     pub job_limits: JobLimits,
     /// The SHA-256 of the job file's text, in hexadecimal. Empty if no file was read.
     pub job_file_sha256: String,
+    /// The texts from which the job was read.
+    pub text: JobText,
+    /// Where the entry script is, if it was fetched from the job's store.
+    pub fetched: FetchedScript,
     /// For registered datasets and models that the job names without a version: the latest version of each.
     pub latest: Vec<Latest>,
     /// What the user should know about how the job file was read, one line each.

@@ -1,7 +1,9 @@
 //! Where a job file is. Relative paths in the file are resolved from there.
 
-use super::error::{FileError, SettingOrigin};
-use super::policy::OperatorPolicy;
+use super::error::{ErrorReport, FileError, SettingOrigin};
+use super::fetched_script::FetchedScript;
+use super::policy::{FolderUse, OperatorPolicy};
+use super::settings_files::SettingsFiles;
 use std::path::{Path, PathBuf};
 
 /// The folder and the name of a job file, and the policy for the paths in it.
@@ -14,6 +16,10 @@ pub(super) struct JobFileLocation {
     stem: String,
     /// The file as the user named it.
     shown: String,
+    /// The other files that the job file refers to.
+    pub(super) files: SettingsFiles,
+    /// What was fetched from the job's store.
+    pub(super) fetched: FetchedScript,
 }
 
 impl JobFileLocation {
@@ -30,7 +36,27 @@ impl JobFileLocation {
         let stem = absolute.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let policy = policy.clone();
         let shown = file.display().to_string();
-        Ok(Self { policy, folder, stem: stem.unwrap_or_default(), shown })
+        let stem = stem.unwrap_or_default();
+        let files = SettingsFiles::here();
+        let fetched = FetchedScript::default();
+        Ok(Self { policy, folder, stem, shown, files, fetched })
+    }
+
+    /// The place of a job file that another machine has read.
+    pub(super) fn given(self, files: SettingsFiles, fetched: FetchedScript) -> Self {
+        Self { files, fetched, ..self }
+    }
+
+    /// Whether a settings file may be read. If not, adds an error to the report. As for [`OperatorPolicy::allows`].
+    pub(super) fn allows(
+        &self,
+        folder_use: FolderUse,
+        key: &str,
+        file: &Path,
+        origin: &SettingOrigin,
+        report: &ErrorReport,
+    ) -> bool {
+        self.files.are_given() || self.policy.allows(folder_use, key, file, origin, report)
     }
 
     /// Where a setting was written, for messages: `job.yaml:12`.

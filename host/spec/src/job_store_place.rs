@@ -14,6 +14,15 @@ pub enum JobStorePlace {
 }
 
 impl JobStorePlace {
+    /// The place that another machine names, as [`Display`](fmt::Display) shows it. `None` if the text is not a place that all
+    /// machines could mean: an absolute path, or an address.
+    pub fn parse(text: &str) -> Option<Self> {
+        match Address::looks_like_one(text) {
+            true => text.parse().ok().map(Self::Address),
+            false => Path::new(text).is_absolute().then(|| Self::Folder(text.into())),
+        }
+    }
+
     /// The path of a folder. `None` for an address in a store.
     pub fn folder(&self) -> Option<&Path> {
         match self {

@@ -10,7 +10,9 @@
 //! - `scope`, `given_settings`, `raw`: turn the tree into typed, optional settings; `measured`: settings that
 //!   are amounts;
 //! - `error`: all errors; `error_text`: the file's own names for our keys;
-//! - `job_file_location`: the file's folder and name; `reading`: its text; `dialect`: its form;
+//! - `job_file_location`: the file's folder and name; `reading`: its text; `dialect`: its form; `settings_files`: other
+//!   files that it refers to;
+//! - `given_job`: a job that another machine has read; `fetched_script`: its entry script;
 //! - `defaults`: values for settings that the file leaves out; `machine`: the machine that some of them
 //!   depend on;
 //! - `registered`: resolves the names of registered datasets and models;
@@ -32,6 +34,8 @@ mod dialect;
 mod docs;
 mod error;
 mod error_text;
+mod fetched_script;
+mod given_job;
 mod given_settings;
 mod inputs;
 mod job;
@@ -62,6 +66,7 @@ mod requirements;
 mod schema;
 mod scope;
 mod settings_file;
+mod settings_files;
 mod small_file;
 mod templates;
 #[cfg(any(test, feature = "testing"))]
@@ -77,6 +82,8 @@ mod tests;
 pub use datastores::{Datastore, Datastores};
 pub use docs::docs;
 pub use error::{ModelPathError, NoDatastore, SettingOrigin, SpecError, SpecErrors};
+pub use fetched_script::FetchedScript;
+pub use given_job::GivenJob;
 pub use job::{JobSpec, LoadedScript, ModelSpec, Parent, RegisteredModel, StoredKind, StoredMount};
 pub use job_store_place::JobStorePlace;
 #[cfg(any(test, feature = "testing"))]
@@ -85,7 +92,7 @@ pub use keys::keys_that_decide_rows;
 pub use load::load_plain;
 #[cfg(any(test, feature = "testing"))]
 pub use load::load_text;
-pub use load::{LoadContext, load};
+pub use load::{LoadContext, load, load_given};
 pub use machine::MachineSize;
 pub use policy::{OperatorPolicy, SignerRefusal};
 pub use registered::{NoRegistry, NotRegistered, Registrations};

@@ -3,15 +3,17 @@
 use super::azure::{self, DocumentKind};
 use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin, SpecErrors};
+use super::given_job::{GivenJob, GivenNames, KeptNames};
 use super::job::JobSpec;
 use super::job_file_location::JobFileLocation;
 use super::machine::MachineSize;
 use super::policy::OperatorPolicy;
 use super::reading::read;
 use super::registered::Registrations;
+use super::settings_files::SettingsFiles;
 use super::tree::{self, YamlNode};
 use super::{argument_settings, check, limits, overrides, parent, raw, registered};
-use crate::model::hex;
+use crate::model::{JobText, hex};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
@@ -44,16 +46,67 @@ pub fn load(
 ) -> Result<JobSpec, SpecErrors> {
     let report = ErrorReport::default();
     let spec = match read(path, "job file") {
-        Ok(text) => build(path, &text, (overrides, context), &report).map(|spec| {
-            let job_file_sha256 = hex(Sha256::digest(text.as_bytes()));
-            JobSpec { job_file_sha256, ..spec }
-        }),
+        Ok(text) => {
+            let names = KeptNames::new(context.registrations);
+            let kept = LoadContext { registrations: &names, ..context };
+            let spec = build_here(path, &text, (overrides, kept), &report);
+            spec.map(|spec| {
+                let text = JobText { text, names: names.into_found(), ..spec.text };
+                JobSpec { text, ..spec }
+            })
+        }
         Err(error) => {
             report.error(&SettingOrigin::File, "", error.to_string());
             None
         }
     };
-    spec_or_errors(path, spec, report)
+    spec_or_errors(path, spec.map(with_digest), report)
+}
+
+/// As [`load`], for a job that another machine has read. `path` is the path of the job file there. Reads neither the
+/// job file nor the files that it refers to, and looks up no names on this machine.
+///
+/// # Errors
+/// As for [`load`].
+pub fn load_given(
+    path: &Path,
+    given: &GivenJob,
+    overrides: &[(String, String)],
+    context: LoadContext<'_>,
+) -> Result<JobSpec, SpecErrors> {
+    let report = ErrorReport::default();
+    let GivenJob { text, script, component } = given;
+    let names = GivenNames(text);
+    let context = LoadContext { registrations: &names, ..context };
+    let files = SettingsFiles::Given(text.files.clone());
+    let spec = located(path, context.policy, &report).and_then(|location| {
+        let location = location.given(files, script.clone());
+        let spec = build(location, &text.text, (overrides, context), &report)?;
+        // An entry script that was not fetched must be the same.
+        let entry_script_digest = spec.entry_script_digest.clone().or_else(|| component.clone());
+        Some(JobSpec { text: text.clone(), entry_script_digest, ..spec })
+    });
+    spec_or_errors(path, spec.map(with_digest), report)
+}
+
+fn with_digest(spec: JobSpec) -> JobSpec {
+    let job_file_sha256 = hex(Sha256::digest(spec.text.text.as_bytes()));
+    JobSpec { job_file_sha256, ..spec }
+}
+
+fn located(path: &Path, policy: &OperatorPolicy, report: &ErrorReport) -> Option<JobFileLocation> {
+    let location = JobFileLocation::find(path, policy);
+    location.map_err(|error| report.error(&SettingOrigin::File, "", error.to_string())).ok()
+}
+
+/// Builds the spec of a job file on this machine.
+fn build_here(
+    path: &Path,
+    text: &str,
+    given: (&[(String, String)], LoadContext<'_>),
+    report: &ErrorReport,
+) -> Option<JobSpec> {
+    build(located(path, given.1.policy, report)?, text, given, report)
 }
 
 /// [`load`] without a policy and a registry, on a machine of one core.
@@ -71,7 +124,7 @@ pub fn load_text(
 ) -> Result<JobSpec, SpecErrors> {
     let report = ErrorReport::default();
     let policy = OperatorPolicy::default();
-    let spec = build(path, text, (overrides, LoadContext::sample(&policy)), &report);
+    let spec = build_here(path, text, (overrides, LoadContext::sample(&policy)), &report);
     spec_or_errors(path, spec, report)
 }
 
@@ -88,19 +141,12 @@ fn spec_or_errors(
 
 /// Builds the spec. `None` if the file's errors prevent that. The spec is valid only if the report is clean.
 fn build(
-    path: &Path,
+    location: JobFileLocation,
     text: &str,
     (overrides, context): (&[(String, String)], LoadContext<'_>),
     report: &ErrorReport,
 ) -> Option<JobSpec> {
     let LoadContext { policy, registrations, machine } = context;
-    let location = match JobFileLocation::find(path, policy) {
-        Ok(location) => location,
-        Err(error) => {
-            report.error(&SettingOrigin::File, "", error.to_string());
-            return None;
-        }
-    };
     let root = tree::parse(text, report)?;
     let wanted =
         overrides.iter().rev().find(|(key, _)| key == PICKED_JOB).map(|(_, name)| name.as_str());
@@ -144,6 +190,7 @@ fn build(
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
+    spec.text.files = location.files.into_texts();
     // A file with our own keys needs a conversion only in unusual cases, so each conversion is a notice.
     match dialect {
         JobFileDialect::Own => spec.notices.splice(0..0, spec.conversions.drain(..)).for_each(drop),

@@ -6,6 +6,7 @@ use super::job_file_location::JobFileLocation;
 use super::raw::RawJob;
 use super::scope::Located;
 use super::settings_file::{self, TableSettings};
+use super::settings_files::SettingsFiles;
 use super::tree;
 use crate::model::{
     Address, Compression, InputKind, Join, OutputAction, OutputFormat, OutputKind, OutputLayout,
@@ -73,7 +74,7 @@ pub(super) struct RowsTarget {
 pub(super) fn rows(
     raw: &RawJob,
     action: OutputAction,
-    script_folder: Option<&Path>,
+    script_folder: Option<(&Path, &SettingsFiles)>,
     defaults: &Defaults<'_>,
     report: &ErrorReport,
 ) -> RowsTarget {
@@ -81,7 +82,7 @@ pub(super) fn rows(
     let settings = match action {
         OutputAction::AppendRow => {
             check_file_name(raw.append_row_file_name.as_ref(), report);
-            script_folder.and_then(|folder| settings_file::read(folder, report))
+            script_folder.and_then(|(folder, files)| settings_file::read(folder, files, report))
         }
         OutputAction::SummaryOnly => None,
     };

@@ -6,7 +6,6 @@ use super::job_file_location::JobFileLocation;
 use super::raw::RawJob;
 use super::requirements::{Requirement, parse_requirements};
 use super::scope::Located;
-use super::small_file;
 use crate::model::{GUEST_SOURCE, Profiler, ScriptLanguage, WorkerSettings};
 use std::path::{Component, Path, PathBuf};
 
@@ -64,7 +63,7 @@ fn pinned_packages(
     let path = location.resolve(given.value.trim());
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_yaml = ["yml", "yaml"].iter().any(|end| path.extension().is_some_and(|it| it == *end));
-    let found = match small_file::read(&path, MAX_REQUIREMENTS_BYTES) {
+    let found = match location.files.read(&path, MAX_REQUIREMENTS_BYTES) {
         Err(error) => Err(missing(&path, &error)),
         Ok(bytes) if bytes.len() as u64 > MAX_REQUIREMENTS_BYTES => {
             Err(format!("{} is larger than 1 MB, which no requirements file needs", path.display()))

@@ -2,7 +2,8 @@
 //! tables are written (docs/parallel-run-step.md A11).
 
 use super::error::{ErrorReport, KeywordError, SettingOrigin};
-use super::{raw, small_file};
+use super::raw;
+use super::settings_files::SettingsFiles;
 use crate::model::Quoting;
 use serde_json::{Map, Value};
 use std::io;
@@ -26,12 +27,16 @@ pub(super) struct TableSettings {
 }
 
 /// Reads the settings file in the folder, if the file exists. Adds a notice that the file is used.
-pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings> {
+pub(super) fn read(
+    folder: &Path,
+    files: &SettingsFiles,
+    report: &ErrorReport,
+) -> Option<TableSettings> {
     let path = folder.join(FILE_NAME);
     let file = path.display().to_string();
     let report_error =
         |message: String| report.error(&SettingOrigin::File, "", format!("{file}: {message}"));
-    let bytes = match small_file::read(&path, MAX_BYTES) {
+    let bytes = match files.read(&path, MAX_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
         // `folder` is not a folder. The check of the entry script reports that.

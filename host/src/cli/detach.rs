@@ -4,11 +4,13 @@ use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::run::{LoadedJob, RunArguments, output_path};
 use super::say;
-use crate::bus::JobToLead;
-use crate::engine::{JobFile, node_request};
+use crate::bus::{JobToLead, SourceToFetch};
+use crate::engine::{JobFile, node_request, put_source};
 use crate::model::shell_word;
+use crate::node::find_script;
 use crate::nodes::{Submitted, SubmittedJob, submit};
-use crate::spec::JobStorePlace;
+use crate::run;
+use crate::spec::{JobSpec, JobStorePlace};
 use std::path::Path;
 
 /// The message without a broker.
@@ -38,12 +40,14 @@ pub(super) fn detach(
     let address = address.map(|address| address.to_string().trim_end_matches('/').into());
     let store = address.or(paths.job_store).ok_or_else(|| wrong(NO_STORE))?;
     let output = output_path(&spec, &paths.output.unwrap_or_default());
+    let source = put(arguments, &spec, &job_file.path)?;
     let submitted = SubmittedJob {
         job: JobToLead {
             job: spec.name.clone(),
             file: job_file.path,
             overrides: job_file.overrides,
             store: store.join(&spec.name),
+            source: Some(source),
             node_timeout: arguments.nodes.node_timeout(),
         },
         overwrite: arguments.overwrite,
@@ -68,6 +72,24 @@ pub(super) fn detach(
         say(&text);
     }
     Ok(exit)
+}
+
+/// Puts what the agents need of the job into the job's store.
+fn put(
+    arguments: &RunArguments,
+    spec: &JobSpec,
+    job_file: &Path,
+) -> Result<SourceToFetch, Problem> {
+    let place = spec.job_store.as_ref();
+    let place = place.ok_or_else(|| Problem::usage(anyhow::Error::msg(NO_STORE)))?;
+    let mut options = arguments.job.options()?;
+    options.cache_dir = arguments.cache_dir()?;
+    let objects = run::job_objects(spec, place, &options.node()).map_err(Problem::usage)?;
+    let script = find_script(spec, &options.node(), Some(job_file), &mut say);
+    let script = script.map_err(Problem::usage)?;
+    let content = put_source(&*objects, &spec.text, &script).map_err(Problem::usage)?;
+    let tenant = spec.settings.tenant.clone();
+    Ok(SourceToFetch { store: place.to_string(), tenant, content })
 }
 
 /// Where the job is led, and how to follow it.

@@ -3,9 +3,10 @@
 
 use super::broker::BrokerArgument;
 use super::exit::{Exit, Problem};
-use super::{Cli, Command, run, say, terminal};
+use super::run::{self, Assigned, RunArguments};
+use super::{Cli, Command, say, terminal};
 use crate::bus::Broker;
-use crate::nodes::LeadTask;
+use crate::nodes::{FetchedJob, LeadSource, LeadTask};
 use clap::Parser;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use std::io;
@@ -26,7 +27,7 @@ pub(super) fn serve() -> ExitCode {
 fn lead() -> Result<Exit, Problem> {
     let task: LeadTask = serde_json::from_reader(io::stdin().lock()).map_err(Problem::usage)?;
     end_with_agent(task.parent).map_err(Problem::usage)?;
-    let LeadTask { words, broker, broker_credentials, broker_ca, assignment, .. } = task;
+    let LeadTask { words, broker, broker_credentials, broker_ca, assignment, source, .. } = task;
     let cli = Cli::try_parse_from(&words).map_err(Problem::usage)?;
     let Command::Run(mut arguments) = cli.command else {
         return Err(Problem::usage(io::Error::other("only `run` can lead a job")));
@@ -37,7 +38,18 @@ fn lead() -> Result<Exit, Problem> {
         credentials: broker_credentials,
         root_certificate: broker_ca,
     });
-    run::run_assigned(&arguments, &cli.logging, Some((words, assignment)))
+    // Removed when this process ends.
+    let fetched = source.map(|source| fetch(&arguments, &source)).transpose()?;
+    let job = fetched.as_ref().map(|fetched| &fetched.given);
+    let assigned = Assigned { command: words, assignment, job };
+    run::run_assigned(&arguments, &cli.logging, Some(assigned))
+}
+
+/// Fetches the job from its store.
+fn fetch(arguments: &RunArguments, source: &LeadSource) -> Result<FetchedJob, Problem> {
+    let LeadSource { job, from, work_dir } = source;
+    let options = arguments.job.options()?.node();
+    FetchedJob::to_lead(job, from, &options, work_dir.as_deref()).map_err(Problem::usage)
 }
 
 /// Makes the kernel kill this process when the agent ends, because only the agent can hand over the job, and replace a

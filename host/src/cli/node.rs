@@ -6,16 +6,15 @@ use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::job_store_place::{address, objects_at};
 use super::policy::PolicyArgument;
-use super::registry::RegistryNames;
 use super::run::{BackendArguments, current_dir, this_program};
 use super::{say, signals, signer};
 use crate::cancel::Cancel;
 use crate::compile::Cache;
 use crate::engine::{JobFile, SearchedStore};
 use crate::load::{host_name, this_machine};
-use crate::nodes::{AgentOptions, LeadingOptions, run_agent};
+use crate::nodes::{AgentOptions, LeadingOptions, run_agent, with_advice};
 use crate::run::Options;
-use crate::spec::{self, LoadContext, MachineSize, OperatorPolicy};
+use crate::spec::{self, GivenJob, LoadContext, MachineSize, NoRegistry, OperatorPolicy};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -57,8 +56,8 @@ pub(super) struct NodeArguments {
     /// started; may be given many times.
     #[arg(long, value_name = "STORE")]
     store: Vec<PathBuf>,
-    /// The folder for the files of workers, for jobs whose job_store is in a store, and for copies of grouped rows and
-    /// unpacked text [default: `node-work` in the cache folder]. It must be on a local disk.
+    /// The folder for entry scripts, for the files of workers of jobs whose job_store is in a store, and for copies of
+    /// grouped rows and unpacked text [default: `node-work` in the cache folder]. It must be on a local disk.
     #[arg(long, value_name = "DIR")]
     work_dir: Option<PathBuf>,
     /// The folder for compiled entry scripts, as for `run`.
@@ -149,11 +148,14 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
     Ok(Exit::NodeEnded)
 }
 
-/// Reads a job file of another machine.
-fn load(job_file: &JobFile, policy: &OperatorPolicy) -> Result<spec::JobSpec, String> {
-    let names = RegistryNames::with(job_file.latest.clone());
+/// Reads a job of another machine.
+fn load(
+    job_file: &JobFile,
+    given: &GivenJob,
+    policy: &OperatorPolicy,
+) -> Result<spec::JobSpec, String> {
     let machine = MachineSize { has_broker: true, ..this_machine() };
-    let context = LoadContext { policy, registrations: &names, machine: &machine };
-    let loaded = spec::load(&job_file.path, &job_file.overrides, context);
-    loaded.map_err(|errors| errors.to_string().replace('\n', "; "))
+    let context = LoadContext { policy, registrations: &NoRegistry, machine: &machine };
+    let loaded = spec::load_given(&job_file.path, given, &job_file.overrides, context);
+    loaded.map_err(|errors| with_advice(&errors, policy))
 }

@@ -61,7 +61,7 @@ pub(super) fn resume(
     let Some(state) = JobState::read(&job_dir).map_err(Problem::usage)? else {
         return refused(ClaimError::NoJob(dir));
     };
-    let Some(JobFile { path, overrides, latest }) = state.job_file else {
+    let Some(JobFile { path, overrides, latest, .. }) = state.job_file else {
         return refused(ClaimError::NoJobFile { dir, name: state.name });
     };
     let new_sets = arguments.counts.appended_to(&arguments.sets);

@@ -21,13 +21,13 @@ use crate::inference::NamedLibrary;
 use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::{NodeError, PythonError};
-use crate::nodes::Assignment;
+use crate::nodes::{Assignment, with_advice};
 use crate::report::{
     self, ParentFolder, ReportBudget, ReportPaths, Reporter, Reporters, Resume, StatusDisplay,
     Unit, log_tree, reused_text,
 };
 use crate::run::{self, Options, PrepareError, Prepared, ReadyJob};
-use crate::spec::{self, JobSpec, LoadContext, MachineSize, OperatorPolicy};
+use crate::spec::{self, GivenJob, JobSpec, LoadContext, MachineSize, OperatorPolicy};
 use anyhow::Context;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
@@ -67,19 +67,41 @@ impl JobArguments {
         Config::load(&self.policy)
     }
 
+    /// Options with the policy and the datastores, for a process that fetches the job first.
+    pub(super) fn options(&self) -> Result<Options, Problem> {
+        let mut options = Options::new(PathBuf::new(), this_program()?);
+        options.policy = self.policy.load()?;
+        options.datastores = self.datastores.load()?;
+        Ok(options)
+    }
+
     /// Reads the job file under the operator's policy.
     pub(super) fn load(&self, counts: &OptionSettings) -> Result<LoadedJob, Problem> {
+        self.load_given(None, counts)
+    }
+
+    /// As [`load`](Self::load), for a job that may have been fetched.
+    fn load_given(
+        &self,
+        given: Option<&GivenJob>,
+        counts: &OptionSettings,
+    ) -> Result<LoadedJob, Problem> {
         let policy = self.policy.load()?;
         let mut sets = self.all_sets(counts);
         let broker = self.broker.find();
         let machine = MachineSize { has_broker: broker.is_some(), ..this_machine() };
         let names = RegistryNames::default();
         let context = LoadContext { policy: &policy, registrations: &names, machine: &machine };
-        let mut spec = spec::load(&self.job, &sets, context).map_err(refused)?;
+        let read = |sets: &[KeyAndValue]| match given {
+            Some(given) => spec::load_given(&self.job, given, sets, context)
+                .map_err(|errors| Problem::each_line(&with_advice(&errors, &policy))),
+            None => spec::load(&self.job, sets, context).map_err(refused),
+        };
+        let mut spec = read(&sets)?;
         if let Some(limit) = counts.limit {
             // The names of the inputs are known only after the first load.
             sets.extend(limit::settings(&spec, limit)?);
-            spec = spec::load(&self.job, &sets, context).map_err(refused)?;
+            spec = read(&sets)?;
         }
         Ok(LoadedJob { spec, policy, sets, broker })
     }
@@ -178,7 +200,7 @@ pub(super) struct RunArguments {
     signer: SigningKeyArgument,
     /// With a broker: submits the job to an agent, which leads it, and ends when the agent has begun.
     #[arg(long, conflicts_with_all = [
-        "standby", "no_takeover", "job_dir", "dry_run", "datastores", "cache_dir", "onnxruntime", "events", "json", "on_end",
+        "standby", "no_takeover", "job_dir", "dry_run", "onnxruntime", "events", "json", "on_end",
     ])]
     pub(super) detach: bool,
     /// Shows what would be run, as `plan` does, and runs nothing.
@@ -228,6 +250,13 @@ impl BackendArguments {
     }
 }
 
+impl RunArguments {
+    /// The folder for compiled entry scripts, and for what is built of crates. `None` means the user's cache folder.
+    pub(super) fn cache_dir(&self) -> Result<Option<PathBuf>, Problem> {
+        Ok(self.job.config()?.cache_dir(self.cache_dir.as_deref()))
+    }
+}
+
 /// The message for a standby without a store.
 const NO_STORE: &str = "--standby: the job file has no job_store, so this machine cannot continue a job of \
                         another one: set job_store to a folder that the machines share, or to an address in \
@@ -237,13 +266,24 @@ pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Resul
     run_assigned(arguments, logging, None)
 }
 
-/// As [`run`]. If an agent started this process, with a command line and an assignment.
+/// How an agent has started this process.
+pub(super) struct Assigned<'a> {
+    /// The command line.
+    pub(super) command: Vec<String>,
+    pub(super) assignment: Assignment,
+    /// The job, if it was fetched.
+    pub(super) job: Option<&'a GivenJob>,
+}
+
+/// As [`run`]. `assigned`: `None` if a user started this process.
 pub(super) fn run_assigned(
     arguments: &RunArguments,
     logging: &LoggingArguments,
-    assigned: Option<(Vec<String>, Assignment)>,
+    assigned: Option<Assigned<'_>>,
 ) -> Result<Exit, Problem> {
-    let LoadedJob { spec, policy, sets, broker } = arguments.job.load(&arguments.counts)?;
+    let given = assigned.as_ref().and_then(|assigned| assigned.job);
+    let loaded = arguments.job.load_given(given, &arguments.counts)?;
+    let LoadedJob { spec, policy, sets, broker } = loaded;
     if arguments.standby && spec.job_store.is_none() {
         return Err(Problem::usage(anyhow::Error::msg(NO_STORE)));
     }
@@ -262,7 +302,7 @@ pub(super) fn run_assigned(
     options.reuse = !arguments.no_reuse;
     options.standby = arguments.standby;
     options.takeover = arguments.nodes.takeover();
-    if let Some((command, assignment)) = assigned {
+    if let Some(Assigned { command, assignment, .. }) = assigned {
         options.command = command;
         options.assignment = Some(assignment);
     }

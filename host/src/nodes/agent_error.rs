@@ -1,5 +1,6 @@
 //! Why an agent, or its part in a job, could not go on.
 
+use super::fetched_job::FetchJobError;
 use crate::bus::{BusError, NoRandomBytes};
 use crate::engine::{ClaimError, LogError};
 use crate::node::NodeError;
@@ -22,24 +23,26 @@ pub(crate) enum AgentError {
     #[error("the job file cannot be used on this machine: {0}")]
     JobFile(String),
     /// The job file names another job than the leader runs.
-    #[error("the job file {} is not that of the leader's job on this machine", .0.display())]
-    OtherJob(PathBuf),
+    #[error("the job file in the job's store is not that of the leader's job")]
+    OtherJob,
     /// The leader asks for something that the job's signer has not signed.
     #[error("the leader asks for something else than what the job's signer has signed")]
     NotSigned,
-    /// The job file has changed since the job was signed.
-    #[error(
-        "the job file {} on this machine is not the one that was signed: it has changed since the leader read it; start the job \
-         again",
-        .0.display()
-    )]
-    OtherJobFile(PathBuf),
+    /// The job file in the store is not the one that was signed.
+    #[error("the job file in the job's store is not the one that was signed")]
+    OtherJobFile,
     /// This machine has not what was signed.
     #[error("these differ from what was signed: {0}")]
     Different(String),
     /// The job has no store here.
     #[error("the job file has no job_store on this machine")]
     NoStore,
+    /// The job cannot be fetched.
+    #[error(transparent)]
+    Fetch(#[from] FetchJobError),
+    /// The job file names another store than the leader.
+    #[error("the leader named another job store or tenant than the job file")]
+    OtherStore,
     /// The job's store is not the leader's.
     #[error("the job store {store} is not the one that the leader uses: {advice}")]
     NotShared {

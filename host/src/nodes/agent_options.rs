@@ -3,14 +3,14 @@
 use crate::bus::Broker;
 use crate::engine::{JobFile, SearchedStore};
 use crate::node::NodeOptions;
-use crate::spec::{JobSpec, OperatorPolicy};
+use crate::spec::{GivenJob, JobSpec, OperatorPolicy};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Reads a job file on this machine, under a policy. The error is a text for the user.
+/// Reads the job of another machine, under a policy. The error is a text for the user.
 pub(crate) type LoadJob =
-    Arc<dyn Fn(&JobFile, &OperatorPolicy) -> Result<JobSpec, String> + Send + Sync>;
+    Arc<dyn Fn(&JobFile, &GivenJob, &OperatorPolicy) -> Result<JobSpec, String> + Send + Sync>;
 
 /// How an agent works.
 #[derive(Clone)]
@@ -22,7 +22,8 @@ pub(crate) struct AgentOptions {
     pub(crate) node: NodeOptions,
     /// The most jobs at the same time.
     pub(crate) max_jobs: usize,
-    /// The folder for the files of workers, for jobs whose store is at an address. `None` if it is unknown.
+    /// The folder for entry scripts, and for the files of workers of jobs whose store is at an address. `None` if it is
+    /// unknown.
     pub(crate) work_dir: Option<PathBuf>,
     /// How long workers may run without a leader.
     pub(crate) leader_patience: Duration,

@@ -1,5 +1,6 @@
 //! What an agent tells a process that it starts to lead a job.
 
+use crate::bus::SourceToFetch;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -35,4 +36,17 @@ pub(crate) struct LeadTask {
     pub(crate) parent: u32,
     /// For which agent the process leads the job.
     pub(crate) assignment: Assignment,
+    /// What the process fetches first. `None` if it reads the job file on this machine.
+    pub(crate) source: Option<LeadSource>,
+}
+
+/// What a process needs of the job that it leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LeadSource {
+    /// The job's name.
+    pub(crate) job: String,
+    /// Where it is.
+    pub(crate) from: SourceToFetch,
+    /// The folder for the entry script's files. `None` if it is unknown.
+    pub(crate) work_dir: Option<PathBuf>,
 }

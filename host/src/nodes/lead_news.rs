@@ -3,7 +3,7 @@
 
 use super::remote_node::RemoteNode;
 use super::succession::NEWS_INTERVAL;
-use crate::bus::{BUS_PROTOCOL, Bus, JobToLead, LEADS, LeadNews, Leads, publish};
+use crate::bus::{BUS_PROTOCOL, Bus, JobToLead, LEADS, LeadNews, Leads, SourceToFetch, publish};
 use crate::engine::RemoteWork;
 use std::io;
 use std::path::PathBuf;
@@ -70,6 +70,11 @@ impl LeadAnnouncer {
             file: work.job_file.path.clone(),
             overrides: work.job_file.overrides.clone(),
             store: PathBuf::from(&work.store),
+            source: Some(SourceToFetch {
+                store: work.place.clone(),
+                tenant: work.tenant.clone(),
+                content: work.source.clone(),
+            }),
             node_timeout,
         };
         let may_be_replaced = may_be_replaced && !job.is_too_large();

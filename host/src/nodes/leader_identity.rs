@@ -70,6 +70,9 @@ impl LeaderIdentity {
         JobForNode {
             node,
             proof,
+            store: work.place.clone(),
+            tenant: work.tenant.clone(),
+            source: work.source.clone(),
             job_file: work.job_file.path.clone(),
             overrides: work.job_file.overrides.clone(),
             job: work.job.clone(),
@@ -105,7 +108,7 @@ impl LeaderIdentity {
 mod tests {
     use super::*;
     use crate::engine::{JobFile, folder_objects};
-    use crate::model::JobDir;
+    use crate::model::{ContentRef, JobDir};
     use crate::protocol::node::ListedInputs;
 
     #[test]
@@ -118,6 +121,9 @@ mod tests {
             keeps_rows: false,
             objects: folder_objects("/shared/jobs".as_ref(), "nightly").unwrap(),
             store: "/shared/jobs/nightly".to_owned(),
+            place: "/shared/jobs".to_owned(),
+            tenant: "default".to_owned(),
+            source: ContentRef { sha256: [5; 32], bytes: 7 },
             job_file: JobFile::new("/shared/job.yaml".as_ref(), &[]),
             job_file_sha256: "aa".to_owned(),
             component: "bb".to_owned(),

@@ -430,9 +430,10 @@ fn is_usable(leads: &Leads) -> bool {
 }
 
 /// Whether a process can be started for the job. The path of its file becomes an argument of the process, and a path
-/// that is not absolute could be an option.
+/// that is not absolute could be an option. The process gets the job from the job's store: no message makes it open a job
+/// file on this machine.
 fn is_well_formed(job: &JobToLead) -> bool {
-    is_plain(&job.job) && job.file.is_absolute()
+    is_plain(&job.job) && job.file.is_absolute() && job.source.is_some()
 }
 
 /// Whether this can be the name of a folder.

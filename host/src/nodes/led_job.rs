@@ -1,7 +1,7 @@
 //! A process of this machine that leads a job, or is about to.
 
 use super::agent_options::{AgentOptions, LeadingOptions};
-use super::assignment::{Assignment, LEAD_COMMAND, LeadTask};
+use super::assignment::{Assignment, LEAD_COMMAND, LeadSource, LeadTask};
 use crate::bus::JobToLead;
 use crate::wall;
 use rustix::process::{Signal, getpid};
@@ -95,6 +95,11 @@ impl LedJob {
             broker: options.broker.url.clone(),
             broker_credentials: options.broker.credentials.clone(),
             broker_ca: options.broker.root_certificate.clone(),
+            source: job.source.clone().map(|from| LeadSource {
+                job: job.job.clone(),
+                from,
+                work_dir: options.work_dir.clone(),
+            }),
             parent: getpid().as_raw_pid().cast_unsigned(),
             assignment: Assignment {
                 agent: agent.to_owned(),
@@ -222,6 +227,7 @@ mod tests {
             file: "/shared/nightly.yaml".into(),
             overrides: Vec::new(),
             store: store.into(),
+            source: None,
             node_timeout: Duration::from_secs(10),
         };
         assert_eq!(folder_name(&job("/shared/jobs/nightly")), "nightly-0e64dc9e");

@@ -10,6 +10,7 @@ mod agent_options;
 mod assignment;
 mod cancel_check;
 mod durable;
+mod fetched_job;
 mod following;
 mod granted_objects;
 mod incarnation;
@@ -44,7 +45,8 @@ mod upload;
 
 pub(crate) use agent::run_agent;
 pub(crate) use agent_options::{AgentOptions, LeadingOptions};
-pub(crate) use assignment::{Assignment, LEAD_COMMAND, LeadTask};
+pub(crate) use assignment::{Assignment, LEAD_COMMAND, LeadSource, LeadTask};
+pub(crate) use fetched_job::{FetchedJob, with_advice};
 pub(crate) use granted_objects::GrantedObjects;
 pub(crate) use lead_news::{LeadAnnouncer, LeadKeeper, Leadership};
 pub(crate) use leader_identity::LeaderIdentity;

@@ -1,20 +1,20 @@
-//! Prepares a job on an agent's machine: reads the job file, and finds what the job needs.
+//! Prepares a job on an agent's machine: fetches the job file and the entry script, and finds what the job needs.
 
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob};
+use super::fetched_job::{FetchedJob, open_store};
 use super::proof::is_shared;
 use super::scratch::Scratch;
 use super::signed_job::{check_asked, check_found, check_job_file};
 use super::spill_fetch::SpillFetch;
 use crate::bus::{JobForNode, Offer};
 use crate::engine::{
-    JobFile, LogStore, folder_objects, is_run_id, make_worker_folders, node_request, settings,
-    worker_dir,
+    JobFile, LogStore, is_run_id, make_worker_folders, node_request, settings, worker_dir,
 };
 use crate::model::JobDir;
 use crate::node::{self, NodeJob, NodeRole, SpillCopies};
 use crate::opening::folder_at_its_path;
-use crate::spec::JobStorePlace;
+use crate::spec::{JobSpec, JobStorePlace};
 use rustix::fs::Mode;
 use std::sync::Arc;
 
@@ -38,6 +38,8 @@ pub(super) struct PreparedPart {
     pub(super) settings: Vec<(String, String)>,
     /// The most workers at the same time.
     pub(super) workers: u32,
+    /// Keeps the files of the entry script.
+    _fetched: FetchedJob,
 }
 
 /// Prepares the job of an offer. May take minutes, because the entry script is compiled.
@@ -51,24 +53,19 @@ pub(super) fn prepare(
     load: &LoadJob,
 ) -> Result<PreparedPart, AgentError> {
     check_asked(asked, offer)?;
-    let job_file = JobFile::new(&asked.job_file, &asked.overrides);
-    let spec = load(&job_file, &options.node.policy).map_err(AgentError::JobFile)?;
-    check_job_file(asked, &spec)?;
-    if spec.name != asked.job {
-        return Err(AgentError::OtherJob(job_file.path));
-    }
-    let mut request = node_request(&spec, &job_file)?;
     if !is_run_id(&asked.run) {
         return Err(AgentError::Run);
     }
-    let place = spec.job_store.clone().ok_or(AgentError::NoStore)?;
-    let objects: Arc<dyn LogStore> = match &place {
-        JobStorePlace::Folder(folder) => folder_objects(folder, &spec.name)?,
-        JobStorePlace::Address(address) => {
-            Arc::new(node::job_objects(&spec, address, &options.node)?)
-        }
-    };
+    let JobForNode { store, job, tenant, source, .. } = asked;
+    let (place, objects) = open_store(store, (job, tenant), &options.node)?;
     check_shared(&*objects, asked, &place)?;
+    let policy = &options.node.policy;
+    let fetched = FetchedJob::fetch(&*objects, source, policy, options.work_dir.as_deref())?;
+    let job_file = JobFile::new(&asked.job_file, &asked.overrides);
+    let spec = load(&job_file, &fetched.given, policy).map_err(AgentError::JobFile)?;
+    check_job_file(asked, &spec)?;
+    check_named(asked, &spec)?;
+    let mut request = node_request(&spec, &job_file)?;
     let scratch = scratch(options)?;
     let is_folder_own = place.folder().is_none();
     let folder = match is_folder_own {
@@ -105,6 +102,7 @@ pub(super) fn prepare(
         component,
         settings,
         workers,
+        _fetched: fetched,
     })
 }
 
@@ -117,6 +115,16 @@ impl PreparedPart {
         let folder = self.scratch.dir().spill();
         SpillFetch::start(self.objects.clone(), run, folder).map_err(AgentError::Thread)
     }
+}
+
+/// Checks that the job file has what the leader says of the job.
+fn check_named(asked: &JobForNode, spec: &JobSpec) -> Result<(), AgentError> {
+    if spec.name != asked.job {
+        return Err(AgentError::OtherJob);
+    }
+    let place = spec.job_store.as_ref().ok_or(AgentError::NoStore)?;
+    let is_same = place.to_string() == asked.store && spec.settings.tenant == asked.tenant;
+    if is_same { Ok(()) } else { Err(AgentError::OtherStore) }
 }
 
 /// Checks that the leader uses the store that the job names on this machine.

@@ -6,6 +6,9 @@ use crate::model::NodeId;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// The most bytes of a proof.
+const MAX_PROOF: u64 = 1024;
+
 /// The folder of the numbers, in the job's store.
 fn folder(run: &str) -> String {
     format!("{run}/workers/nodes")
@@ -67,7 +70,7 @@ pub(super) fn is_shared(
     node: NodeId,
     proof: &str,
 ) -> io::Result<bool> {
-    let found = store.read(&format!("{}/{node}", folder(run)))?;
+    let found = store.read_at_most(&format!("{}/{node}", folder(run)), MAX_PROOF)?;
     Ok(found.is_some_and(|found| found == proof.as_bytes()))
 }
 

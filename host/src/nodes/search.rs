@@ -1,7 +1,7 @@
 //! Looks for jobs in job stores that agents have led, and that have no leader now.
 
 use super::agent_options::AgentOptions;
-use crate::bus::{BUS_PROTOCOL, JobToLead, Leads};
+use crate::bus::{BUS_PROTOCOL, JobToLead, Leads, SourceToFetch};
 use crate::engine::{OldRuns, OrphanedJob, SearchedStore, orphaned_jobs};
 use std::collections::BTreeSet;
 use std::io;
@@ -56,7 +56,8 @@ pub(super) fn search(
 
 /// The job as its last leader would have described it. That leader no longer does.
 pub(super) fn news_of(job: OrphanedJob) -> Leads {
-    let OrphanedJob { name, folder, run, job_file } = job;
+    let OrphanedJob { name, folder, run, job_file, store, tenant } = job;
+    let source = job_file.source.map(|content| SourceToFetch { store, tenant, content });
     Leads {
         protocol: BUS_PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -70,6 +71,7 @@ pub(super) fn news_of(job: OrphanedJob) -> Leads {
             file: job_file.path,
             overrides: job_file.overrides,
             store: folder,
+            source,
             node_timeout: NODE_TIMEOUT,
         },
         successors: Some(Vec::new()),

@@ -6,7 +6,7 @@ use super::process::{Fetcher, FetcherReport};
 use crate::protocol::store::{
     FetchRequest, FromFetcher, ObjectAction, ObjectAnswer, ObjectCall, StoreErrorKind,
 };
-use sandmill_commit_log::LogStore;
+use sandmill_commit_log::{LogStore, too_long};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -58,6 +58,8 @@ struct Answered {
     folders: Vec<String>,
     /// Whether an object was created, or exists.
     is_positive: bool,
+    /// Whether an object is longer than the caller allows.
+    is_too_long: bool,
 }
 
 impl StoreObjects {
@@ -133,6 +135,9 @@ impl ObjectProcess {
                 Ok(ObjectAnswer::Folders(names)) => answered.folders.extend(names),
                 Ok(ObjectAnswer::Created(is_positive) | ObjectAnswer::Read(is_positive)) => {
                     return Ok(Answered { is_positive, ..answered });
+                }
+                Ok(ObjectAnswer::TooLong) => {
+                    return Ok(Answered { is_too_long: true, ..answered });
                 }
                 Ok(ObjectAnswer::Listed | ObjectAnswer::Removed) => return Ok(answered),
                 Ok(ObjectAnswer::Failed(failed)) => {
@@ -241,7 +246,14 @@ impl LogStore for StoreObjects {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let found = self.call(&[], ObjectAction::Read(name.to_owned()))?;
+        self.read_at_most(name, u64::MAX)
+    }
+
+    fn read_at_most(&self, name: &str, most: u64) -> io::Result<Option<Vec<u8>>> {
+        let found = self.call(&[], ObjectAction::Read(name.to_owned(), most))?;
+        if found.is_too_long {
+            return Err(too_long(name, most));
+        }
         Ok(found.is_positive.then_some(found.bytes))
     }
 

@@ -69,9 +69,11 @@ pub struct PrepareRequest {
     pub begins: bool,
     /// What the leader's machine has found in stores. `None` if this node lists the stores itself.
     pub listed: Option<ListedInputs>,
+    /// Whether other machines run the workers, and may have copies of the inputs.
+    pub compares_inputs: bool,
 }
 
-/// What one machine has found when it listed the inputs that are in stores. Other machines need not list them.
+/// What one machine has found when it listed the inputs. Other machines need not list those that are in stores.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListedInputs {
     /// For each path of an input that is in a store, in order: whether it is that of an object, and not of a folder or a
@@ -81,6 +83,17 @@ pub struct ListedInputs {
     pub samples: Vec<String>,
     /// A digest of the inputs' sources, without the folders on the machine.
     pub sources: String,
+    /// The inputs that are on the machine, if other machines must have the same.
+    pub local: Vec<LocalInput>,
+}
+
+/// An input that is on a machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalInput {
+    /// Its name.
+    pub name: String,
+    /// A digest of the names, lengths and times of its files.
+    pub files: String,
 }
 
 /// What a node found for a job.
@@ -107,6 +120,40 @@ pub struct NodeFindings {
     pub notices: Vec<String>,
     /// What was found in stores.
     pub listed: ListedInputs,
+    /// The files of the entry script.
+    pub script: ScriptFiles,
+}
+
+/// The files of an entry script on this machine, which other machines need to run it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScriptFiles {
+    /// The component. `None` if a runtime loads the script: each machine has the runtime.
+    pub component: Option<ComponentFile>,
+    /// The source files that the script sees. `None` if it sees none, or if other machines must have the folder at
+    /// the same path, because it is too large or has links.
+    pub source: Option<SourceFiles>,
+}
+
+/// The file of a component.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ComponentFile {
+    /// Where the file is, without links.
+    pub path: PathBuf,
+    /// The name under which the entry script runs. It sees the name.
+    pub name: String,
+}
+
+/// Source files that an entry script sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFiles {
+    /// Their folder, without links.
+    pub folder: PathBuf,
+    /// Their paths in it, sorted. No part of a path is a link.
+    pub files: Vec<PathBuf>,
+    /// The path of the script that a runtime loads. `None` if the entry script is a component.
+    pub script: Option<PathBuf>,
+    /// Whether the job names the folder as its source folder. Otherwise they are the files beside the script.
+    pub is_folder: bool,
 }
 
 /// A model that a node inspected.

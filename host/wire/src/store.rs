@@ -104,8 +104,8 @@ pub enum ObjectAction {
     Part(#[serde(with = "serde_bytes")] Vec<u8>),
     /// Create an object of this name, unless there is one.
     Create(String),
-    /// Read the object of this name.
-    Read(String),
+    /// Read the object of this name, unless it is longer than this many bytes.
+    Read(String, u64),
     /// Read a range of the object of this name: from this byte on, this many bytes, or what the object has of them.
     ReadRange(String, u64, u64),
     /// List the objects and folders that are directly in this folder.
@@ -127,6 +127,8 @@ pub enum ObjectAnswer {
     Created(bool),
     /// Whether there is an object of this name. Its content came before.
     Read(bool),
+    /// The object is too long.
+    TooLong,
     /// The list is complete.
     Listed,
     /// The object is gone.

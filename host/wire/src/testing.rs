@@ -1,7 +1,7 @@
 //! One sample value of each message that tests build. A test sets only the fields that matter to it:
 //! `WorkerSetup { gpu, ..WorkerSetup::sample(job_dir) }`.
 
-use super::node::{ListedInputs, NodeFindings, PrepareRequest};
+use super::node::{ListedInputs, NodeFindings, PrepareRequest, ScriptFiles};
 use super::store::{FetchRequest, StoreConfig, StoreTask};
 use super::{FromPlanner, PROTOCOL_VERSION, WorkerSetup};
 use sandmill_model::{
@@ -56,6 +56,7 @@ impl PrepareRequest {
             job_file: None,
             begins: true,
             listed: None,
+            compares_inputs: false,
         }
     }
 }
@@ -74,6 +75,7 @@ impl NodeFindings {
             runtime: None,
             notices: Vec::new(),
             listed: ListedInputs::default(),
+            script: ScriptFiles::default(),
         }
     }
 }

@@ -7,7 +7,7 @@ use sandmill_bus::{
     LinkKey, OFFERS, Offer, Packet, ToNode, decode_message, encode_message, publish, queue,
     to_leader, to_node,
 };
-use sandmill_model::{NodeId, random_name};
+use sandmill_model::{ContentRef, NodeId, random_name};
 use sandmill_wire::node::ListedInputs;
 use std::collections::{BTreeMap, HashSet};
 use std::thread;
@@ -253,7 +253,7 @@ impl FalseLeader {
     }
 }
 
-/// An agent does not load the job file if the leader asks for something else than what was signed.
+/// An agent does not look for the job if the leader asks for something else than what was signed.
 #[test]
 fn an_order_that_was_not_signed_is_refused() {
     let mut cluster = Cluster::new();
@@ -269,6 +269,9 @@ fn an_order_that_was_not_signed_is_refused() {
     let signed = JobForNode {
         node: NodeId(0),
         proof: random_name(),
+        store: "/nowhere/jobs".to_owned(),
+        tenant: "default".to_owned(),
+        source: ContentRef { sha256: [7; 32], bytes: 9 },
         job_file: "/nowhere/job.yaml".into(),
         overrides: vec![pair("[good]")],
         job: "forged".to_owned(),
@@ -276,9 +279,11 @@ fn an_order_that_was_not_signed_is_refused() {
         expected: Some(expected),
         listed: ListedInputs::default(),
     };
-    let changes: [fn(&mut JobForNode); 6] = [
-        // Not changed: the agent looks for the job file.
+    let changes: [fn(&mut JobForNode); 8] = [
+        // Not changed: the agent looks into the job's store.
         |_| {},
+        |job| job.source.sha256[0] = 8,
+        |job| job.source.bytes = 10,
         |job| job.overrides[0].1 = "[bad]".to_owned(),
         |job| job.job_file = "/etc/hostname".into(),
         |job| job.run = "20260101T000000Z-00000009".to_owned(),
@@ -296,7 +301,8 @@ fn an_order_that_was_not_signed_is_refused() {
         let reason = leader.ask(&offer, asked);
         let expected = match index {
             0 => {
-                "the job file cannot be used on this machine: /nowhere/job.yaml: there is no such file"
+                "the job store /nowhere/jobs is not the one that the leader uses: the machines must share job_store \
+                 at the same path"
             }
             _ => "the leader asks for something else than what the job's signer has signed",
         };

@@ -19,6 +19,7 @@ mod partitions;
 mod roles;
 mod several;
 mod signers;
+mod sources;
 mod spilled;
 mod stored;
 mod submitters;

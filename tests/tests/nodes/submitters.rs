@@ -3,13 +3,14 @@
 
 use crate::cluster::{Cluster, assert_complete, job};
 use sandmill_bus::{
-    BUS_PROTOCOL, Bus, JobToLead, LEADS, LeadNews, Leads, SUBMITS, Submission, SubmitAnswer,
-    SubmitState, ToAgent, decode_message, encode_message, publish, to_node,
+    BUS_PROTOCOL, Bus, JobToLead, LEADS, LeadNews, Leads, SUBMITS, SourceToFetch, Submission,
+    SubmitAnswer, SubmitState, ToAgent, decode_message, encode_message, publish, to_node,
 };
-use sandmill_model::random_name;
+use sandmill_leader::{folder_objects, put_source};
+use sandmill_model::{JobText, random_name};
 use sandmill_tests::{Ran, TestJob, guest};
+use sandmill_wire::node::ScriptFiles;
 use std::fs;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -88,15 +89,34 @@ impl Submitter {
     }
 }
 
-/// A job with this file, in a store of its own.
-fn job_of_file(file: &Path) -> JobToLead {
+/// A job whose job file has this text. Puts the text into the job store of `job`, as an honest submitter does.
+fn job_with(job: &TestJob, text: &str) -> JobToLead {
+    let store = job.path("shared/jobs").canonicalize().unwrap();
+    let text = JobText { text: text.to_owned(), ..JobText::default() };
+    let objects = folder_objects(&store, "forged").unwrap();
+    let content = put_source(&*objects, &text, &ScriptFiles::default()).unwrap();
+    let source =
+        SourceToFetch { store: store.display().to_string(), tenant: "default".to_owned(), content };
     JobToLead {
         job: "forged".to_owned(),
-        file: file.to_owned(),
+        file: job.path("job.yaml"),
         overrides: Vec::new(),
         store: format!("/nowhere/{}", random_name()).into(),
+        source: Some(source),
         node_timeout: Duration::from_secs(2),
     }
+}
+
+/// A job with the job file of `job`.
+fn honest_job(job: &TestJob) -> JobToLead {
+    job_with(job, &fs::read_to_string(job.path("job.yaml")).unwrap())
+}
+
+/// A job that its store does not have.
+fn missing_job(job: &TestJob) -> JobToLead {
+    let mut missing = honest_job(job);
+    missing.source.as_mut().unwrap().content.sha256[0] ^= 1;
+    missing
 }
 
 /// A cluster with one agent, which opens inputs only in `in`, and a job for it.
@@ -130,14 +150,13 @@ fn assert_leads(cluster: &mut Cluster, job: TestJob) {
 fn malformed_submissions_start_nothing() {
     let (mut cluster, job) = guarded();
     let mut submitter = Submitter::new(&cluster);
-    let file = job.path("job.yaml");
     let node = to_node(&submitter.agent);
     for garbage in [&b""[..], b"\xff\xff\xff\xff", &[0; 1000], &[7; 900_000]] {
         for subject in [SUBMITS, LEADS, &node] {
             submitter.bus.publish(subject.to_owned(), garbage.to_vec());
         }
     }
-    let honest = job_of_file(&file);
+    let honest = honest_job(&job);
     let cut = ToAgent::Lead {
         submission: random_name(),
         job: Box::new(honest.clone()),
@@ -152,8 +171,10 @@ fn malformed_submissions_start_nothing() {
         submitter.send(&random_name(), &named);
     }
     for file in ["job.yaml", "../job.yaml", "", "--help", "--set=name=x", "--job-dir=/x"] {
-        submitter.send(&random_name(), &job_of_file(Path::new(file)));
+        submitter.send(&random_name(), &JobToLead { file: file.into(), ..honest.clone() });
     }
+    // A path of the agent's machine instead of a content of the job's store.
+    submitter.send(&random_name(), &JobToLead { source: None, ..honest.clone() });
     for id in ["", "../x", "sandmill.>", &long] {
         submitter.send(id, &honest);
     }
@@ -164,31 +185,44 @@ fn malformed_submissions_start_nothing() {
     assert_leads(&mut cluster, job);
 }
 
-/// The process that would lead the job refuses it. The answer has nothing of a file that is not a job file.
+/// The process that would lead the job refuses it. The answer has nothing of a text that is not a job file.
 #[test]
 fn what_the_policy_forbids_is_not_led() {
     let (mut cluster, job) = guarded();
-    let job = job.file("secret", SECRET).file("elsewhere/a.txt", SECRET);
+    let job = job.file("elsewhere/a.txt", SECRET);
     let mut submitter = Submitter::new(&cluster);
-    let text = submitter.ask(&job_of_file(&job.path("secret")));
+    let text = submitter.ask(&job_with(&job, SECRET));
     assert!(text.contains("expected a map of settings"), "{text}");
     assert!(!text.contains(SECRET), "{text}");
+    let text = submitter.ask(&missing_job(&job));
+    assert!(text.contains("in the job's store is missing"), "{text}");
+    let from = |store: String| {
+        let mut job = honest_job(&job);
+        job.source.as_mut().unwrap().store = store;
+        job
+    };
+    let elsewhere = job.path("elsewhere").canonicalize().unwrap().display().to_string();
+    for store in [elsewhere, "/".to_owned(), "s3://bucket/jobs".to_owned()] {
+        let text = submitter.ask(&from(store));
+        assert!(text.contains("the operator's policy allows"), "{text}");
+    }
+    let text = submitter.ask(&from("jobs".to_owned()));
+    assert!(text.contains("neither an absolute path nor an address"), "{text}");
     let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let file = job.path("job.yaml");
     for overrides in [
         vec![set("inputs.texts.path", "elsewhere")],
         vec![set("inputs.texts.path", "in/../elsewhere")],
         vec![set("output", "elsewhere")],
         vec![set("job_store", "elsewhere")],
     ] {
-        let text = submitter.ask(&JobToLead { overrides, ..job_of_file(&file) });
+        let text = submitter.ask(&JobToLead { overrides, ..honest_job(&job) });
         assert!(text.contains("the operator's policy allows"), "{text}");
     }
     // More than a command line can hold.
     let huge = vec![set("description", &"x".repeat(700_000)); 1];
     let text = submitter.ask(&JobToLead {
         overrides: [huge, vec![set("output", "elsewhere")]].concat(),
-        ..job_of_file(&file)
+        ..honest_job(&job)
     });
     assert!(text.contains("output"), "{text}");
     assert_leads(&mut cluster, job);
@@ -200,7 +234,7 @@ fn what_the_policy_forbids_is_not_led() {
 fn a_flood_of_submissions_is_bounded() {
     let (mut cluster, job) = guarded();
     let mut submitter = Submitter::new(&cluster);
-    let nowhere = job_of_file(&job.path("missing.yaml"));
+    let nowhere = missing_job(&job);
     let id = random_name();
     for _ in 0..200 {
         submitter.send(&id, &nowhere);
@@ -210,7 +244,7 @@ fn a_flood_of_submissions_is_bounded() {
     assert_eq!(cluster.agent(0).said().matches(STARTS).count(), 1);
     let ids: Vec<String> = (0..40).map(|_| random_name()).collect();
     for id in &ids {
-        submitter.send(id, &job_of_file(&job.path("missing.yaml")));
+        submitter.send(id, &nowhere);
     }
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(1) {
@@ -224,7 +258,6 @@ fn a_flood_of_submissions_is_bounded() {
 #[test]
 fn forged_news_of_a_leader_make_no_leader() {
     let (mut cluster, job) = guarded();
-    let job = job.file("secret", SECRET);
     let submitter = Submitter::new(&cluster);
     let news = |run: &str, job: JobToLead| {
         let leads = Leads {
@@ -240,12 +273,12 @@ fn forged_news_of_a_leader_make_no_leader() {
         };
         publish(&submitter.bus, LEADS, &LeadNews::Leads(Box::new(leads)));
     };
-    let secret = job_of_file(&job.path("secret"));
+    let secret = job_with(&job, SECRET);
     news("20260101T000000Z-00000001", JobToLead { job: "../x".to_owned(), ..secret.clone() });
-    news("20260101T000000Z-00000002", job_of_file(Path::new("--help")));
+    news("20260101T000000Z-00000002", JobToLead { file: "--help".into(), ..secret.clone() });
     news("20260101T000000Z-00000003", secret);
     // The job exists, but this run does not.
-    let real = JobToLead { job: "test".to_owned(), ..job_of_file(&job.path("job.yaml")) };
+    let real = JobToLead { job: "test".to_owned(), ..honest_job(&job) };
     news("20260101T000000Z-00000004", real);
     cluster.agent(0).until("cannot lead the job forged");
     let said = cluster.agent(0).said();

@@ -26,7 +26,7 @@ const MAX_VENDORED_BYTES: u64 = 512 << 20;
 ///
 /// # Errors
 /// If there are too many files or bytes.
-fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
+pub(in super::super) fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
     let language = ScriptLanguage::from_path(script);

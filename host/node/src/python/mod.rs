@@ -22,7 +22,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use choose::{Chooser, Chosen};
-pub(super) use folder::{content_digest, source};
+pub(super) use folder::{content_digest, files, source};
 pub use folder::{copy, library};
 pub use interpreter::prepare;
 pub use script_scan::ScriptToRun;

@@ -6,7 +6,6 @@ use super::values::DeclaredInputs;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::JobFileLocation;
 use crate::policy;
-use crate::reading;
 use crate::tree::{self, MapEntry, YamlNode, YamlValue, join};
 use std::path::Path;
 use std::sync::Arc;
@@ -74,17 +73,12 @@ fn read(
         return None;
     }
     let file = location.resolve(path);
-    if !location.policy.allows(
-        policy::FolderUse::EntryScripts,
-        COMPONENT_KEY,
-        &file,
-        &named.origin,
-        report,
-    ) {
+    let folder_use = policy::FolderUse::EntryScripts;
+    if !location.allows(folder_use, COMPONENT_KEY, &file, &named.origin, report) {
         return None;
     }
     let shown = file.display().to_string();
-    let root = match reading::read(&file, "component file") {
+    let root = match location.files.read_text(&file, "component file") {
         Ok(text) => parse(&text, &shown, report)?,
         Err(error) => {
             report.error(&named.origin, COMPONENT_KEY, format!("{shown}: {error}"));

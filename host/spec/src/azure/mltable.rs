@@ -8,7 +8,7 @@ use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::JobFileLocation;
 use crate::model::Address;
 use crate::policy;
-use crate::small_file;
+use crate::settings_files::SettingsFiles;
 use crate::tree::{self, MapEntry, YamlNode, YamlValue};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,12 @@ pub(super) fn expand(
         .find(|entry| entry.key == "path")
         .map_or(SettingOrigin::File, |entry| entry.node.origin.clone());
     let resolved = location.resolve(&path);
-    let file = if resolved.is_dir() { resolved.join(FILE_NAME) } else { resolved };
+    let inside = resolved.join(FILE_NAME);
+    let is_folder = match location.files.are_given() {
+        true => location.files.were_given(&inside),
+        false => resolved.is_dir(),
+    };
+    let file = if is_folder { inside } else { resolved };
     let is_table_file = file.file_name().is_some_and(|name| name == FILE_NAME);
     if is_remote(&path) || !is_table_file {
         // The path, usually from --set, names the data files themselves, or something that cannot be read
@@ -44,11 +49,11 @@ pub(super) fn expand(
         return;
     }
     let key = format!("inputs.{name}.path");
-    if !location.policy.allows(policy::FolderUse::Inputs, &key, &file, &origin, report) {
+    if !location.allows(policy::FolderUse::Inputs, &key, &file, &origin, report) {
         return;
     }
     let mut problems = Vec::new();
-    let table = read(&file, is_direct, &mut problems);
+    let table = read(&file, &location.files, is_direct, &mut problems);
     for problem in problems {
         let message = format!("{}: {problem}", file.display());
         report.error(&origin, &key, message);
@@ -128,8 +133,13 @@ struct MlTableFile {
     table: TableKeys,
 }
 
-fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTableFile> {
-    let content = match small_file::read(file, MAX_BYTES) {
+fn read(
+    file: &Path,
+    files: &SettingsFiles,
+    is_direct: bool,
+    problems: &mut Vec<String>,
+) -> Option<MlTableFile> {
+    let content = match files.read(file, MAX_BYTES) {
         Ok(bytes) if bytes.len() as u64 > MAX_BYTES => {
             problems.push(String::from("is larger than 1 MB, which no MLTable file needs"));
             return None;

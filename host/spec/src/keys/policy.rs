@@ -84,6 +84,14 @@ const OTHER_KEYS: &[Key] = &[
         "Whether entry_script may be a core module, from which Sandmill makes a component. true unless given.",
     ),
     key(
+        "entry_script_stores",
+        KeyKind::Bool,
+        BOOL_EXPECTED,
+        "true",
+        "Whether the entry script of another machine's job may come from the job store, not only from a root. false if \
+         there are roots, otherwise true.",
+    ),
+    key(
         "models",
         KeyKind::Texts,
         "a list of names",
@@ -151,6 +159,13 @@ const SIGNER: &[Key] = &[
         "a list of names",
         "[nightly]",
         "Datastores that the signer's jobs may name, instead of `datastores`.",
+    ),
+    key(
+        "entry_script_stores",
+        KeyKind::Bool,
+        BOOL_EXPECTED,
+        "true",
+        "As entry_script_stores, for the signer's jobs. false if the signer has roots.",
     ),
 ];
 

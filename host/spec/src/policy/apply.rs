@@ -9,7 +9,7 @@ use crate::given_settings::GivenLimits;
 use crate::measured::Amount;
 use crate::model::{JobDir, JobLimits, Limits, OsSandbox, RegisteredKind, Source};
 use crate::raw::RawJob;
-use crate::{JobSpec, ModelSpec};
+use crate::{JobSpec, JobStorePlace, ModelSpec};
 use std::path::Path;
 use std::time::Duration;
 
@@ -94,6 +94,23 @@ impl OperatorPolicy {
         let report = ErrorReport::default();
         settings.check_store_names(spec, None, &report);
         settings.result_of(report)
+    }
+
+    /// Checks whether a job of another machine may have its store at this place. The caller must do this before it opens
+    /// the store.
+    ///
+    /// # Errors
+    /// If the policy does not allow the place.
+    pub fn check_job_store(&self, place: &JobStorePlace) -> Result<(), SpecErrors> {
+        let Some(settings) = &self.0 else { return Ok(()) };
+        let report = ErrorReport::default();
+        settings.check_job_store(place, &report);
+        settings.result_of(report)
+    }
+
+    /// Why an entry script may not come from the job's store. `None` if it may.
+    pub fn refusal_of_stored_scripts(&self) -> Option<String> {
+        self.0.as_ref()?.refusal_of_stored_scripts()
     }
 
     /// Checks whether an entry script may run these models outside of a job.

@@ -31,6 +31,8 @@ pub(super) struct PolicySettings {
     pub(super) roots: Option<Roots>,
     pub(super) entry_script_crates: Option<Located<bool>>,
     pub(super) entry_script_modules: Option<Located<bool>>,
+    /// Whether an entry script may come from the job's store.
+    pub(super) entry_script_stores: Option<Located<bool>>,
     /// Names of the models that a job may use.
     pub(super) models: Option<Located<Vec<String>>>,
     /// Names of the datastores that a job may use.
@@ -166,7 +168,15 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
     let guest_models = scope.bool("guest_models");
     let mut roots_reader = RootsReader::default();
     let roots = scope.group("roots").map(|group| roots_reader.read(group, None, report));
-    let for_all = LimitsForAll { roots: &roots, models: &models, datastores: &datastores };
+    let entry_script_stores = scope.bool("entry_script_stores");
+    let for_all = LimitsForAll {
+        roots: &roots,
+        models: &models,
+        datastores: &datastores,
+        entry_script_stores: entry_script_stores
+            .as_ref()
+            .map_or(roots.is_none(), |allowed| allowed.value),
+    };
     let signers = signers::read(&mut scope, for_all, &mut roots_reader, report);
     roots_reader.refuse_overlaps(report);
     let entry_script_crates = scope.bool("entry_script_crates");
@@ -182,6 +192,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         roots,
         entry_script_crates,
         entry_script_modules,
+        entry_script_stores,
         models,
         datastores,
         guest_models,

@@ -80,8 +80,14 @@ impl PolicySettings {
     pub(super) fn check_file_paths(&self, spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
         let origin_of =
             |given: &Option<Located<String>>| given.as_ref().map(|given| given.origin.clone());
-        self.check_entry_script(&spec.entry_script, origin_of(&raw.entry_script).as_ref(), report);
-        if let (Some(folder), Some(given)) = (&spec.source_directory, &raw.source_directory) {
+        let origin = origin_of(&raw.entry_script);
+        match &spec.fetched.entry_script {
+            Some(fetched) => self.check_fetched_script(fetched, origin.as_ref(), report),
+            None => self.check_entry_script(&spec.entry_script, origin.as_ref(), report),
+        }
+        let is_here = spec.fetched.source_directory.is_none();
+        let source = spec.source_directory.as_ref().filter(|_| is_here);
+        if let (Some(folder), Some(given)) = (source, &raw.source_directory) {
             self.check_path(
                 FolderUse::EntryScripts,
                 &given.key,
@@ -135,10 +141,16 @@ impl PolicySettings {
     /// Checks the paths that a job reads and writes. Only the paths of models may contain links
     /// here. `check_model_places` checks their targets later.
     pub(super) fn check_job_paths(&self, spec: &JobSpec, sources: &[Source], report: &ErrorReport) {
-        self.check_real_path(FolderUse::EntryScripts, "entry_script", &spec.entry_script, report);
-        self.check_entry_script_kind(&spec.entry_script, None, report);
-        if let Some(folder) = &spec.source_directory {
-            self.check_real_path(FolderUse::EntryScripts, "source_directory", folder, report);
+        let folder_use = FolderUse::EntryScripts;
+        if spec.fetched.entry_script.is_some() {
+            self.check_fetched_script(&spec.entry_script, None, report);
+        } else {
+            self.check_real_path(folder_use, "entry_script", &spec.entry_script, report);
+            self.check_entry_script_kind(&spec.entry_script, None, report);
+        }
+        let is_here = spec.fetched.source_directory.is_none();
+        if let Some(folder) = spec.source_directory.as_ref().filter(|_| is_here) {
+            self.check_real_path(folder_use, "source_directory", folder, report);
         }
         for (index, mount) in spec.side_inputs.iter().enumerate() {
             if spec.stored_at(StoredKind::SideInput(index)).is_some() {
@@ -193,6 +205,38 @@ impl PolicySettings {
     ) {
         self.check_path(FolderUse::EntryScripts, "entry_script", path, origin, report);
         self.check_entry_script_kind(path, origin, report);
+    }
+
+    /// Checks an entry script that was fetched from the job's store.
+    fn check_fetched_script(
+        &self,
+        path: &Path,
+        origin: Option<&SettingOrigin>,
+        report: &ErrorReport,
+    ) {
+        if let Some(refusal) = self.refusal_of_stored_scripts() {
+            let origin = origin.unwrap_or(&SettingOrigin::File);
+            report.error(
+                origin,
+                "entry_script",
+                format!("found one in the job's store; {refusal}"),
+            );
+        }
+        self.check_entry_script_kind(path, origin, report);
+    }
+
+    /// Why entry scripts may not come from a job's store. `None` if they may. If the policy has roots, only scripts of
+    /// these folders run, unless the policy says otherwise.
+    pub(super) fn refusal_of_stored_scripts(&self) -> Option<String> {
+        let rule = self.entry_script_stores.as_ref();
+        let is_allowed = rule.map_or(self.roots.is_none(), |rule| rule.value);
+        let origin = rule.map_or(&SettingOrigin::File, |rule| &rule.origin);
+        (!is_allowed).then(|| {
+            format!(
+                "the operator's policy allows entry scripts only below its roots (entry_script_stores is not true, {})",
+                self.file_and_line(origin)
+            )
+        })
     }
 
     fn check_entry_script_kind(

@@ -55,10 +55,14 @@ impl OperatorPolicy {
             return Err(SignerRefusal::Unsigned { signers: names.join(", "), policy: policy() });
         };
         let found = signers.value.iter().find(|signer| signer.keys.contains(&key));
-        let Some(Signer { roots, models, datastores, .. }) = found else {
+        let Some(Signer { roots, models, datastores, entry_script_stores, .. }) = found else {
             return Err(SignerRefusal::Unknown { key, policy: policy() });
         };
         let mut narrowed = settings.clone();
+        // A signer with narrower folders for entry scripts must not get them from elsewhere because other signers may.
+        narrowed.entry_script_stores = entry_script_stores
+            .clone()
+            .or(narrowed.entry_script_stores.filter(|_| roots.is_none()));
         narrowed.roots = roots.clone().or(narrowed.roots);
         narrowed.models = models.clone().or(narrowed.models);
         narrowed.datastores = datastores.clone().or(narrowed.datastores);

@@ -19,6 +19,9 @@ pub(super) struct Signer {
     pub(super) models: Option<Located<Vec<String>>>,
     /// The datastores that the signer's jobs may use. `None` as above.
     pub(super) datastores: Option<Located<Vec<String>>>,
+    /// Whether entry scripts of the signer's jobs may come from the job's store. `None` as above, but `false` if the signer
+    /// has roots.
+    pub(super) entry_script_stores: Option<Located<bool>>,
 }
 
 /// The limits for all jobs. Those of a signer must be narrower.
@@ -27,6 +30,8 @@ pub(super) struct LimitsForAll<'a> {
     pub(super) roots: &'a Option<Roots>,
     pub(super) models: &'a Option<Located<Vec<String>>>,
     pub(super) datastores: &'a Option<Located<Vec<String>>>,
+    /// Whether entry scripts may come from stores.
+    pub(super) entry_script_stores: bool,
 }
 
 /// Reads the signers. `None` if the policy has none.
@@ -69,8 +74,14 @@ fn read_signer(
     refuse_other_names(models.as_ref(), for_all.models.as_ref(), report);
     let datastores = names(&mut group, "datastores", |_| true, report);
     refuse_other_names(datastores.as_ref(), for_all.datastores.as_ref(), report);
+    let entry_script_stores = group.bool("entry_script_stores");
+    if let Some(own) = entry_script_stores.as_ref().filter(|own| own.value)
+        && !for_all.entry_script_stores
+    {
+        own.blame(report, "is true, and the policy's own entry_script_stores is not; a signer's limits must be narrower");
+    }
     group.report_unread();
-    Signer { name, keys, roots, models, datastores }
+    Signer { name, keys, roots, models, datastores, entry_script_stores }
 }
 
 fn read_keys(

@@ -86,7 +86,7 @@ fn wrong_signers_are_refused() {
     policy.yaml:5: signers.carl.keys[0]: found another text: it is a private key, which must stay secret; `sandmill signer show FILE` prints the public key
     policy.yaml:5: signers.carl.keys[1]: found another text: a public key is sandmill-signer: and 64 hexadecimal digits, as `sandmill signer show FILE` prints it
     policy.yaml:6: signers.dan.keys[0]: is also a key of the signer carl
-    policy.yaml:6: signers.dan.color: unknown key; the known keys are name, keys, roots, models, datastores
+    policy.yaml:6: signers.dan.color: unknown key; the known keys are name, keys, roots, models, datastores, entry_script_stores
     "#);
 }
 
@@ -140,4 +140,26 @@ fn the_signers_in_the_docs_load() {
     let lines = text.lines().map(|line| folder(line).unwrap_or_else(|| line.to_owned()) + "\n");
     let policy = PolicyFixture::new().policy(&lines.collect::<String>()).unwrap();
     assert_eq!(policy.signers(), Some(vec!["ada", "nightly"]));
+}
+
+/// A signer with folders of its own gets entry scripts from job stores only if its own key says so.
+#[test]
+fn entry_scripts_from_stores_are_allowed_for_each_signer() {
+    let fixture = PolicyFixture::new();
+    let refused = |policy: &str, lines: &str| {
+        let text = format!(
+            "{ROOTS}entry_script_stores: {policy}\nsigners:\n  ada: {{keys: ['{ADA}']{lines}}}\n"
+        );
+        let policy = fixture.policy(&text)?;
+        let ada = policy.for_signer(Some(ADA)).unwrap();
+        Ok::<_, crate::SpecErrors>(ada.refusal_of_stored_scripts().is_some())
+    };
+    let roots = ", roots: {inputs: ['[dir]/in']}";
+    assert!(!refused("true", "").unwrap());
+    assert!(refused("true", roots).unwrap());
+    assert!(!refused("true", &format!("{roots}, entry_script_stores: true")).unwrap());
+    assert!(refused("true", ", entry_script_stores: false").unwrap());
+    assert!(refused("false", "").unwrap());
+    let error = refused("false", ", entry_script_stores: true").unwrap_err().to_string();
+    assert!(error.contains("a signer's limits must be narrower"), "{error}");
 }

@@ -1,10 +1,11 @@
 //! The stores that a job may use.
 
 use super::file::PolicySettings;
-use crate::JobSpec;
+use super::folder_use::FolderUse;
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::model::StorePlace;
+use crate::model::{Address, StorePlace};
 use crate::raw::RawJob;
+use crate::{JobSpec, JobStorePlace};
 
 impl PolicySettings {
     /// Refuses stores that are not datastores on the policy's list. A bare address is refused as well:
@@ -16,19 +17,35 @@ impl PolicySettings {
         raw: Option<&RawJob>,
         report: &ErrorReport,
     ) {
-        let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
         let mut reported = String::new();
         for (key, address) in spec.addresses() {
-            let is_allowed =
-                matches!(&address.place, StorePlace::Datastore(name) if allowed.contains(name));
             // Report only one error for each key.
-            if is_allowed || reported == key {
+            if self.allows_store(&address) || reported == key {
                 continue;
             }
             let message = format!("found {address}; {}", self.stores_rule());
             let origin = raw.and_then(|raw| raw.origin_of_address(&key));
             report.error(origin.unwrap_or(&SettingOrigin::File), &key, message);
             reported = key;
+        }
+    }
+
+    fn allows_store(&self, address: &Address) -> bool {
+        let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
+        matches!(&address.place, StorePlace::Datastore(name) if allowed.contains(name))
+    }
+
+    /// Refuses a place for the job store that the policy does not allow.
+    pub(super) fn check_job_store(&self, place: &JobStorePlace, report: &ErrorReport) {
+        match place {
+            JobStorePlace::Folder(folder) => {
+                self.check_path(FolderUse::JobStores, "job_store", folder, None, report);
+            }
+            JobStorePlace::Address(address) if self.allows_store(address) => {}
+            JobStorePlace::Address(address) => {
+                let message = format!("found {address}; {}", self.stores_rule());
+                report.error(&SettingOrigin::File, "job_store", message);
+            }
         }
     }
 

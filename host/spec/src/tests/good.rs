@@ -1,12 +1,12 @@
 use super::{LEAST, errors, job, job_with};
-use crate::JobSpec;
 use crate::defaults::default_job;
 use crate::keys::JOB;
 use crate::model::{
     AllowedPercent, ByteSize, Column, ColumnType, CsvFormat, ErrorThreshold, InputKind, JobInput,
-    JobLimits, JobSettings, Limits, LoggingLevel, Mount, OnConflict, OsSandbox, OutputAction,
-    OutputFormat, SliceSize, TableInput, TableKind, WorkerSettings,
+    JobLimits, JobSettings, JobText, Limits, LoggingLevel, Mount, OnConflict, OsSandbox,
+    OutputAction, OutputFormat, SliceSize, TableInput, TableKind, WorkerSettings,
 };
+use crate::{FetchedScript, JobSpec};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ fn least() -> JobSpec {
         append_row_file_name: "parallel_run_step.txt".into(),
         earlier_file_name: None,
         job_file_sha256: String::new(),
+        text: JobText::default(),
+        fetched: FetchedScript::default(),
         settings: JobSettings {
             ordered: false,
             output_files: OnConflict::Error,

@@ -3,6 +3,7 @@
 mod components;
 mod deployment;
 mod errors;
+mod given;
 mod good;
 mod hostile;
 mod imported;
@@ -20,6 +21,7 @@ mod table;
 mod version2;
 
 use super::{JobSpec, LoadContext, MachineSize, OperatorPolicy, load};
+use crate::model::JobText;
 use std::fs;
 use tempfile::TempDir;
 
@@ -100,6 +102,7 @@ fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
     let mut spec = spec;
     // Two texts may describe the same job.
     spec.job_file_sha256.clear();
+    spec.text = JobText::default();
     spec.entry_script = shorten(&spec.entry_script);
     spec.source_directory = spec.source_directory.map(|path| shorten(&path));
     spec.output = spec.output.map(|path| shorten(&path));

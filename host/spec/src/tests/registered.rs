@@ -202,3 +202,19 @@ fn a_policy_holds_for_registered_paths() {
     job.yaml:3: models.m.model: found [dir]/digits.onnx; the operator's policy allows models only below [dir]/weights ([dir]/policy.yaml:1)
     ");
 }
+
+/// A machine that gets the job from another one needs no registry.
+#[test]
+fn names_are_kept_for_other_machines() {
+    let spec =
+        good(&format!("{SCRIPT}inputs: {{a: {{dataset: images}}, b: {{dataset: images@1}}}}\n"));
+    let find = |version| {
+        let wanted = RegisteredName { name: "images".to_owned(), version };
+        let found = spec.text.find(RegisteredKind::Dataset, &wanted);
+        found.map(|found| found.version)
+    };
+    assert_eq!([None, Some(1), Some(2)].map(find), [Some(2), Some(1), Some(2)]);
+    assert_eq!(find(Some(3)), None);
+    let wanted = RegisteredName { name: "images".to_owned(), version: None };
+    assert_eq!(spec.text.find(RegisteredKind::Model, &wanted), None);
+}

@@ -23,6 +23,7 @@ fn news(epoch: u64, agent: Option<&str>, successors: &[&str]) -> Leads {
             file: "/shared/nightly.yaml".into(),
             overrides: Vec::new(),
             store: "/shared/jobs/nightly".into(),
+            source: None,
             node_timeout: seconds(10.0),
         },
         successors: Some(successors.iter().map(|&id| id.to_owned()).collect()),

@@ -28,6 +28,7 @@ enum CallResult {
     Created(bool),
     /// The content of an object. `None` if there is no such object.
     Content(Option<Vec<u8>>),
+    TooLong,
     Names {
         objects: Vec<String>,
         folders: Vec<String>,
@@ -102,7 +103,7 @@ impl CalledStore {
         let name = match &action {
             ObjectAction::Part(_) => return,
             ObjectAction::Create(name)
-            | ObjectAction::Read(name)
+            | ObjectAction::Read(name, _)
             | ObjectAction::ReadRange(name, ..)
             | ObjectAction::List(name)
             | ObjectAction::Remove(name) => name.clone(),
@@ -120,12 +121,12 @@ impl CalledStore {
                     create(&store, &key, bytes.unwrap_or_default()).await,
                     StoreAction::Write(name, shown),
                 ),
-                ObjectAction::Read(_) => {
-                    (read(&store, &key, None).await, StoreAction::Read(name, shown))
+                ObjectAction::Read(_, most) => {
+                    (read(&store, &key, None, most).await, StoreAction::Read(name, shown))
                 }
                 ObjectAction::ReadRange(_, offset, length) => {
                     let range = Some((offset, length));
-                    (read(&store, &key, range).await, StoreAction::Read(name, shown))
+                    (read(&store, &key, range, u64::MAX).await, StoreAction::Read(name, shown))
                 }
                 ObjectAction::List(_) => (list(&store, &key).await, StoreAction::List(shown)),
                 ObjectAction::Remove(_) => {
@@ -149,11 +150,13 @@ async fn create(store: &OpenStore, key: &Key, bytes: Vec<u8>) -> Result<CallResu
     }
 }
 
-/// Reads an object. `range`: the position of the first byte, and the number of bytes. `None`: all of it.
+/// Reads an object, unless it is longer than `most` bytes. `range`: the position of the first byte, and the number of
+/// bytes. `None`: all of it.
 async fn read(
     store: &OpenStore,
     key: &Key,
     range: Option<(u64, u64)>,
+    most: u64,
 ) -> Result<CallResult, Error> {
     let bounded =
         |(offset, length): (u64, u64)| GetRange::Bounded(offset..offset.saturating_add(length));
@@ -169,6 +172,9 @@ async fn read(
             _ => return Err(error),
         },
     };
+    if found.meta.size > most {
+        return Ok(CallResult::TooLong);
+    }
     Ok(CallResult::Content(Some(found.bytes().await?.into())))
 }
 
@@ -206,6 +212,7 @@ fn answer(
             }
             ObjectAnswer::Read(content.is_some())
         }
+        Ok(CallResult::TooLong) => ObjectAnswer::TooLong,
         Ok(CallResult::Names { objects, folders }) => {
             for names in objects.chunks(PART_NAMES) {
                 send(ObjectAnswer::Objects(names.to_vec()))?;
