@@ -196,7 +196,7 @@ impl JobSource {
         Ok(fetched)
     }
 
-    /// Whether the description is one that [`put_source`] writes. Anyone who may write to the store may have written it: it
+    /// Whether the description is one that [`put_source`] writes. It may come from any user who can write to the store: it
     /// must not make a machine build a folder, or take files from elsewhere.
     fn is_plausible(&self) -> bool {
         let Some(StoredFiles { script, is_folder, .. }) = &self.source else { return true };

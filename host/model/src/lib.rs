@@ -36,6 +36,7 @@ mod sample;
 mod settings;
 mod signer;
 mod size;
+mod stored_bytes;
 mod stored_spill;
 mod table;
 #[cfg(any(test, feature = "testing"))]
@@ -93,7 +94,8 @@ pub use sample::{ParseSampleError, Sample};
 pub use settings::{JobLimits, JobSettings, Limits, Setting, WorkerSettings};
 pub use signer::{ParseSignerKeyError, SignerKey};
 pub use size::{ByteSize, SliceSize};
-pub use stored_spill::{SpillPart, StoredBytes, StoredSpill};
+pub use stored_bytes::{StoredBytes, StoredSpill};
+pub use stored_spill::SpillPart;
 pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };

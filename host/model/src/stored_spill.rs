@@ -1,33 +1,8 @@
 //! Where the job's store has what mini-batches read of the planner's files: unpacked texts, and grouped rows.
 
 use super::mini_batch::{MiniBatch, MiniBatchWork, SpilledRows, TextSlice};
-use serde::{Deserialize, Serialize};
+use super::stored_bytes::StoredSpill;
 use std::path::Path;
-
-/// Bytes in objects of the job's store. They begin in one object, and go on at the beginning of the next one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct StoredBytes {
-    /// The epoch of the leader that wrote the objects.
-    pub epoch: u64,
-    /// The number of the first object among those of this leader.
-    pub object: u64,
-    /// Where the bytes begin in the first object.
-    pub offset: u64,
-    /// The number of bytes.
-    pub length: u64,
-    /// The SHA-256 of the bytes.
-    pub sha256: [u8; 32],
-}
-
-/// What a mini-batch reads of the planner's files, as bytes in the job's store.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredSpill {
-    /// The [parts](MiniBatch::spill_parts) that the mini-batch reads, one after the other.
-    pub parts: StoredBytes,
-    /// The files with the names of the input files, in the order of [`SpilledRows::name_files`]. `None` for unpacked
-    /// texts.
-    pub names: Option<[StoredBytes; 2]>,
-}
 
 /// A range of one of the planner's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,7 +97,7 @@ impl MiniBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MiniBatchId;
+    use crate::{MiniBatchId, StoredBytes};
 
     fn stored(length: u64) -> Option<Box<StoredSpill>> {
         let parts = StoredBytes { epoch: 1, object: 2, offset: 3, length, sha256: [7; 32] };

@@ -40,7 +40,8 @@ pub(super) fn script_files(
 fn beside_script(script: &Path) -> Result<SourceFiles, NodeError> {
     Ok(SourceFiles {
         folder: script.parent().unwrap_or(Path::new("/")).to_owned(),
-        files: python::files(script)?,
+        // A script cannot import others.
+        files: python::files(script)?.into_iter().filter(|file| file.to_str().is_some()).collect(),
         script: script.file_name().map(PathBuf::from),
         is_folder: false,
     })
@@ -64,7 +65,14 @@ fn in_source_directory(
         bytes += metadata.len();
     }
     let is_small = files.len() <= MAX_FILES && bytes <= MAX_BYTES;
+    // The list of files is text.
+    let is_text = files.iter().all(|file| file.to_str().is_some());
     let has_script = script.as_ref().is_none_or(|script| files.contains(script));
     let folder = folder.to_owned();
-    (is_small && has_script).then_some(SourceFiles { folder, files, script, is_folder: true })
+    (is_small && is_text && has_script).then_some(SourceFiles {
+        folder,
+        files,
+        script,
+        is_folder: true,
+    })
 }

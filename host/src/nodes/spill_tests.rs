@@ -1,10 +1,10 @@
 //! Tests of the way of the planner's files through the job's store, from the leader to a node.
 
-use super::super::spill_fetch::SpillFetch;
 use super::*;
 use crate::engine::folder_objects;
 use crate::model::{MiniBatchId, SpilledRows, TextSlice};
 use crate::node::{SpillArrival, SpillCopies, SpillFailure, local_name};
+use crate::nodes::spill_fetch::SpillFetch;
 use std::fs;
 use std::os::unix::fs::symlink;
 use tempfile::TempDir;

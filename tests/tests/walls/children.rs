@@ -44,7 +44,8 @@ fn the_planner_ends_with_its_leader() {
         // A `PlanRequest`: the version, no sources, `CutOptions::Void` with the largest possible
         // number of mini-batches, no keys, no folder for a shuffle, one process, no wall, no
         // memory, no files to retry, no reports of files, no questions about objects, no deadly
-        // files, all mini-batches, no reports of positions, and no position to continue from.
+        // files, all mini-batches, no reports of positions, no position to continue from, and no
+        // copies of the planner's files in a store.
         const VERSION: u8 = sandmill::protocol::PROTOCOL_VERSION.to_le_bytes()[0];
         let count = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         let request = [
@@ -52,7 +53,7 @@ fn the_planner_ends_with_its_leader() {
             &count,
             &[0, 0, 1, 2, 0, 0, 0, 0, 0],
             &100.0_f64.to_le_bytes(),
-            &[0, 0],
+            &[0, 0, 0],
         ]
         .concat();
         let frame = [&u32::try_from(request.len()).unwrap().to_le_bytes()[..], &request].concat();

@@ -29,7 +29,7 @@ pub(super) fn start() -> io::Result<Helper> {
 }
 
 /// Bounds of a few bytes, so that everything is cut, spilled and merged.
-pub(super) const TINY: ShuffleLimits = ShuffleLimits { task: 20, run: 100, fan_in: 2 };
+const TINY: ShuffleLimits = ShuffleLimits { task: 20, run: 100, fan_in: 2 };
 
 fn formatted(source: Source, format: &str) -> Source {
     Source { partition_format: Some(format.to_owned()), ..source }
