@@ -365,7 +365,7 @@ mod tests {
         assert!(world.take(&reports, &pack).unwrap_err().contains("File exists"));
         // A leader that continues in the same job directory has removed the unpublished files.
         fs::remove_dir_all(world.leader.staged(WORKER, MiniBatchId(7), 1)).unwrap();
-        let mirror = RowMirror::new(world.leader.clone(), false);
+        let mirror = RowMirror::new(world.leader, false);
         let mut again = reports.to_vec();
         mirror.take_over_again(NodeId(0), &mut again, &mut &*pack).unwrap();
         assert_eq!(again, [finished(7, expected, true)]);
