@@ -118,10 +118,7 @@ impl LogStore for FolderStore {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        let Some(mut file) = self.open(name)? else { return Ok(None) };
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        Ok(Some(bytes))
+        self.read_at_most(name, u64::MAX)
     }
 
     fn read_range(&self, name: &str, offset: u64, length: u64) -> io::Result<Option<Vec<u8>>> {

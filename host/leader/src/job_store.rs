@@ -365,11 +365,10 @@ impl JobStore {
     pub(super) fn supersede(&self, id: &str) -> Result<(), JournalError> {
         let earlier = self.logs.latest(&self.runs);
         self.logs.supersede(&self.runs, &Journal::superseded(Some(id)))?;
+        let Some(earlier) = earlier else { return Ok(()) };
         // Copies that stay do no harm.
-        if let Some(earlier) = &earlier {
-            let _ = remove_stored_spill(&**self.objects(), earlier.id());
-        }
-        if let (Some(earlier), Some(_)) = (earlier, &self.results) {
+        let _ = remove_stored_spill(&**self.objects(), earlier.id());
+        if self.results.is_some() {
             let _ = SavedResults::new(self.objects().clone(), earlier.id()).remove();
             let _ = remove_stored_rows(&**self.objects(), earlier.id());
         }

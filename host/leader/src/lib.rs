@@ -10,9 +10,10 @@
 //!   the job's end.
 //! - `job_store` connects a job to its commit log, from which another machine can continue the job.
 //!   `stored_jobs` lists and removes the logs in a store, `orphans` finds jobs without a leader in it, `standby`
-//!   `job_source` has in the store what other machines need to run the job. `standby`
 //!   waits for another machine, and `presence` shows other machines that a leader is alive. `published` removes
-//!   copies of results that are published.
+//!   copies of results that are published, and `leftovers` removes the working files of a completed job.
+//! - `job_source` puts into the store what other machines need to run the job. `stored_rows` and `stored_spill` are
+//!   objects that only a running job needs.
 //! - `store_link` is what a running job does in its store for other machines: `shared_logs` copies its logs there, and
 //!   `cancel_requests` reads requests to end it. `stored_view` is a job as other machines see it,
 //!   and `stored_place` is a job store as commands see it.

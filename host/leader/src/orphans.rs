@@ -105,7 +105,7 @@ fn read(
         false => is_locked(&output),
     };
     let (folder, run) = key;
-    let (store, tenant) = (store.to_owned(), started_by.tenant);
-    let job = OrphanedJob { name, folder, run, job_file, store, tenant };
+    let store = store.to_owned();
+    let job = OrphanedJob { name, folder, run, job_file, store, tenant: started_by.tenant };
     Ok((!is_led).then_some(job))
 }

@@ -151,7 +151,7 @@ fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareReq
         job_file: options.job_file.as_ref().map(|file| file.path.clone()),
         begins: options.overwrite || !JobDir::new(&options.job_dir).state_file().exists(),
         listed: None,
-        compares_inputs: options.remote_workers,
+        has_remote_workers: options.remote_workers,
     })
 }
 
@@ -169,7 +169,7 @@ pub fn node_request(spec: &JobSpec, job_file: &JobFile) -> Result<PrepareRequest
         job_file: Some(job_file.path.clone()),
         begins: false,
         listed: None,
-        compares_inputs: false,
+        has_remote_workers: false,
     })
 }
 

@@ -34,8 +34,15 @@ const MAX_REASON_BYTES: usize = 1000;
 impl MiniBatch {
     /// A mini-batch without keys or stamp.
     pub fn new(id: MiniBatchId, source: u32, work: MiniBatchWork) -> Self {
-        let (partition, unfetched) = (Vec::new(), Vec::new());
-        Self { id, source, work, partition, stamp: 0, unfetched, spill: None }
+        Self {
+            id,
+            source,
+            work,
+            partition: Vec::new(),
+            stamp: 0,
+            unfetched: Vec::new(),
+            spill: None,
+        }
     }
 
     /// Records which files could not be fetched, and why. The files must be in ascending order.

@@ -22,7 +22,7 @@ pub struct StoredBytes {
 pub struct StoredSpill {
     /// The [parts](crate::MiniBatch::spill_parts) that the mini-batch reads, one after the other.
     pub parts: StoredBytes,
-    /// The files with the names of the input files, in the order of [`SpilledRows::name_files`](crate::SpilledRows::name_files). `None` for unpacked
-    /// texts.
+    /// The files with the names of the input files, in the order of
+    /// [`SpilledRows::name_files`](crate::SpilledRows::name_files). `None` for unpacked texts.
     pub names: Option<[StoredBytes; 2]>,
 }

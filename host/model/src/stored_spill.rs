@@ -39,8 +39,9 @@ impl MiniBatch {
             MiniBatchWork::Rows(rows) => {
                 let SpilledRows { text, origins, origins_offset, origins_length, .. } = rows;
                 let text = SpillPart { file: &text.file, offset: text.offset, length: text.length };
-                let (offset, length) = (*origins_offset, *origins_length);
-                vec![text, SpillPart { file: origins, offset, length }]
+                let origins =
+                    SpillPart { file: origins, offset: *origins_offset, length: *origins_length };
+                vec![text, origins]
             }
             _ => Vec::new(),
         }

@@ -12,21 +12,19 @@
 //! names, and `overlap` refuses a job that would read what it writes. `models` checks the job's models
 //! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
 //! (`single_file`). `backends` finds and tries the inference libraries. `content` identifies the contents of
-//! folders, and `script_files` finds the files of an entry script for other machines. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models. `setup` makes
-//! the requests for the planner and the workers, and `planner_reads` downloads the objects that the planner
-//! asks for.
+//! folders, `script_files` finds the files of an entry script for other machines, and `local_inputs` compares the
+//! inputs of several machines. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models.
+//! `setup` makes the requests for the planner and the workers, and `planner_reads` downloads the objects that the
+//! planner asks for.
 //!
 //! `python` makes a Python or JavaScript script visible to workers, and checks its imports. `trial` runs an
 //! entry script on trial, or maps a stream of tables with it (`mapping`).
-//!
-//! `local_inputs` compares the inputs of several machines.
 //!
 //! `features` refuses a job that needs a feature which this build lacks.
 //!
 //! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when
 //! the machine has room for them, `object_waits` has the attempts whose objects are fetched first,
-//! `fetched_spill` is about copies of the planner's files,
-//! `processor_time` counts the processor time of killed workers, and
+//! `fetched_spill` is what fetches copies of the planner's files, `processor_time` counts the processor time of killed workers, and
 //! `hang_report` reports the model call in which a worker hangs.
 
 mod admission;

@@ -30,7 +30,7 @@ pub(super) fn compare_inputs(
         }
         None => {
             let is_elsewhere = spec.job_store.as_ref().and_then(JobStorePlace::address).is_some();
-            if ask.compares_inputs && is_elsewhere {
+            if ask.has_remote_workers && is_elsewhere {
                 staged.listed.local = find(spec, &staged.sources)?;
             }
             Ok(())

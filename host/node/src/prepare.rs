@@ -101,7 +101,7 @@ pub fn prepare(
         prestarted,
         gpus: LeasedGpus::default(),
     };
-    Ok((describe(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
+    Ok((describe(&job, found, ask, (runtime, notices))?, job))
 }
 
 /// Finds the files of a job's entry script. Builds it first if the job names a guest crate. Compiles nothing. `say` gets
@@ -125,11 +125,11 @@ pub fn find_script(
 fn describe(
     job: &NodeJob,
     found: backends::FoundBackends,
-    job_file: Option<&Path>,
+    ask: &PrepareRequest,
     (runtime, notices): (Option<String>, Vec<String>),
 ) -> Result<NodeFindings, NodeError> {
     let NodeJob { spec, real, staged, inspected_models, component, budget, .. } = job;
-    let job_file = job_file.and_then(|path| path.canonicalize().ok());
+    let job_file = ask.job_file.as_ref().and_then(|path| path.canonicalize().ok());
     let digest = |folder: &Path| content_digest(folder, job_file.as_deref());
     let model = |(model, inspected): (&ModelSpec, &InspectedModel)| PreparedModel {
         name: model.name.clone(),
@@ -142,6 +142,10 @@ fn describe(
         None if spec.script.is_some() => Some(python::content_digest(&real.entry_script)?),
         None => None,
     };
+    let script = match ask.has_remote_workers {
+        true => script_files(spec, real, &job.entry_script, job_file.as_deref())?,
+        false => ScriptFiles::default(),
+    };
     Ok(NodeFindings {
         component: component.digest.clone(),
         sources: staged.sources.clone(),
@@ -153,7 +157,7 @@ fn describe(
         runtime,
         notices,
         listed: staged.listed.clone(),
-        script: script_files(spec, real, &job.entry_script, job_file.as_deref())?,
+        script,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{Address, ByteSize, InputKind, JobInput, Mount, OsSandbox, Source, hex};
 use crate::protocol::node::ListedInputs;
-use crate::spec::{Datastores, JobSpec, JobStorePlace, ModelSpec, StoredKind};
+use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
 use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, StoreObjects, Watch};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -285,16 +285,16 @@ pub fn job_objects(
     Ok(stager(spec, options, Path::new("")).objects_at(address, &below)?)
 }
 
-/// The objects of another machine's job in its store, which is at this address. The job's settings are not known yet.
+/// The objects of another machine's job in its store, which is at this address. The job's settings are not known yet. The
+/// caller has [checked](crate::spec::OperatorPolicy::check_job_store) that the policy allows the store.
 ///
 /// # Errors
-/// If the policy does not allow the store, or it cannot be opened.
+/// If the store cannot be opened.
 pub fn objects_of_job(
     (name, tenant): (&str, &str),
     address: &Address,
     options: &NodeOptions,
 ) -> Result<StoreObjects, NodeError> {
-    options.policy.check_job_store(&JobStorePlace::Address(address.clone()))?;
     let stager = Stager {
         program: &options.program,
         cache: Path::new(""),

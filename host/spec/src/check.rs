@@ -168,10 +168,10 @@ fn settings_folder(
         true => files.were_given(&entry_script.join(settings_file::FILE_NAME)),
         false => entry_script.is_dir(),
     };
-    match source {
-        Some(source) => Some(source.to_owned()),
-        None if is_crate => Some(entry_script.to_owned()),
-        None => entry_script.parent().map(Path::to_owned),
+    match (source, is_crate) {
+        (Some(source), _) => Some(source.to_owned()),
+        (None, true) => Some(entry_script.to_owned()),
+        (None, false) => entry_script.parent().map(Path::to_owned),
     }
 }
 

@@ -87,17 +87,17 @@ impl FetchedJob {
     ) -> Result<Self, FetchJobError> {
         let source = JobSource::read(objects, content)?;
         let component = source.component();
-        if policy.refusal_of_stored_scripts().is_some() {
-            let script = FetchedScript::default();
-            let given = GivenJob { text: source.text, script, component };
-            return Ok(Self { given, _folder: None });
+        let mut script = FetchedScript::default();
+        let mut folder = None;
+        if policy.refusal_of_stored_scripts().is_none() {
+            let root = work_dir.ok_or(FetchJobError::NoWorkDir)?;
+            let local = |source| FetchJobError::Local { path: root.to_owned(), source };
+            let scratch = Scratch::new(root).map_err(local)?;
+            script = source.fetch_script(objects, scratch.dir().root())?;
+            folder = Some(scratch);
         }
-        let root = work_dir.ok_or(FetchJobError::NoWorkDir)?;
-        let local = |source| FetchJobError::Local { path: root.to_owned(), source };
-        let folder = Scratch::new(root).map_err(local)?;
-        let script = source.fetch_script(objects, folder.dir().root())?;
         let given = GivenJob { text: source.text, script, component };
-        Ok(Self { given, _folder: Some(folder) })
+        Ok(Self { given, _folder: folder })
     }
 
     /// Fetches a job that this process is to lead.

@@ -1,6 +1,6 @@
 //! What a later leader of a job must learn from a node that goes on with its workers.
 
-use super::pack::{successes_of, with_results};
+use super::pack::{ended_worker, success_of, with_results};
 use crate::bus::StoredPack;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::protocol::{ContinuedAttempt, NodeNews, NodeReport};
@@ -59,9 +59,8 @@ impl KeptReports {
 
     /// Notes reports to the leader whose rows and files are in this pack.
     pub(super) fn note_pack(&mut self, reports: &[NodeReport], pack: &StoredPack) {
-        let is_success =
-            |report: &NodeReport| successes_of(std::slice::from_ref(report)).next().is_some();
-        reports.iter().filter(|report| !is_success(report)).for_each(|report| self.note(report));
+        let others = reports.iter().filter(|report| success_of(report).is_none());
+        others.for_each(|report| self.note(report));
         let kept = with_results(reports);
         if kept.is_empty() {
             return;
@@ -69,6 +68,9 @@ impl KeptReports {
         if self.packs.len() >= MAX_PACKS {
             // Packs with files of workers that have ended come last: nothing makes these files again.
             let mut packs = self.packs.iter();
+            let has_ended_workers = |reports: &[NodeReport]| {
+                reports.iter().any(|report| ended_worker(report).is_some())
+            };
             let oldest = packs.find(|(_, (reports, _))| !has_ended_workers(reports));
             let oldest = oldest.or(self.packs.first_key_value()).map(|(number, _)| *number);
             oldest.and_then(|oldest| self.packs.remove(&oldest));
@@ -104,7 +106,7 @@ impl KeptReports {
         unsent: impl Iterator<Item = (MiniBatchId, u32)>,
     ) -> Vec<NodeReport> {
         let successes = || self.successes.values().flatten();
-        let in_packs = self.packs.values().flat_map(|(reports, _)| successes_of(reports));
+        let in_packs = self.packs.values().flat_map(|(reports, _)| reports).filter_map(success_of);
         let ended = successes().filter_map(ended_attempt).chain(in_packs).chain(unsent);
         held.extend(ended.map(|(id, attempt)| ContinuedAttempt {
             id,
@@ -118,10 +120,6 @@ impl KeptReports {
         reports.extend(successes().cloned());
         reports
     }
-}
-
-fn has_ended_workers(reports: &[NodeReport]) -> bool {
-    reports.iter().any(|report| matches!(report, NodeReport::WorkerDone(_)))
 }
 
 /// The attempt whose end this reports.

@@ -60,22 +60,28 @@ pub(super) fn with_rows(
     })
 }
 
-/// The attempts that have succeeded, by these reports.
-pub(super) fn successes_of(reports: &[NodeReport]) -> impl Iterator<Item = (MiniBatchId, u32)> {
-    reports.iter().filter_map(|report| match report {
+/// The attempt that has succeeded, by this report.
+pub(super) fn success_of(report: &NodeReport) -> Option<(MiniBatchId, u32)> {
+    match report {
         NodeReport::News(NodeNews::Finished { report, .. }) => {
             report.outcome.is_ok().then_some((report.id, report.attempt))
         }
         _ => None,
-    })
+    }
+}
+
+/// The worker that has ended normally, by this report. Its `init` and `shutdown` may have left files.
+pub(super) fn ended_worker(report: &NodeReport) -> Option<WorkerId> {
+    match report {
+        NodeReport::WorkerDone(worker) => Some(*worker),
+        _ => None,
+    }
 }
 
 /// Those of these reports that decide what a pack has, in their order.
 pub(super) fn with_results(reports: &[NodeReport]) -> Vec<NodeReport> {
-    let has_results = |report: &&NodeReport| match report {
-        NodeReport::News(NodeNews::Finished { report, .. }) => report.outcome.is_ok(),
-        report => matches!(report, NodeReport::WorkerDone(_)),
-    };
+    let has_results =
+        |report: &&NodeReport| success_of(report).is_some() || ended_worker(report).is_some();
     reports.iter().filter(has_results).cloned().collect()
 }
 

@@ -28,18 +28,9 @@ pub(super) fn take_number(
     let folder = folder(run);
     store.make_folder(&folder)?;
     loop {
-        let node = NodeId(next.load(Ordering::Relaxed));
+        let node = NodeId(next.fetch_add(1, Ordering::Relaxed));
         if node.first_worker().is_none() {
             return Err(io::Error::other("the job has had too many nodes"));
-        }
-        let is_next = next.compare_exchange(
-            node.0,
-            node.0.saturating_add(1),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
-        if is_next.is_err() {
-            continue;
         }
         if store.create(&format!("{folder}/{node}"), proof.as_bytes())? {
             return Ok(node);

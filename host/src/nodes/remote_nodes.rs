@@ -14,7 +14,7 @@ use super::signed_job::differing_settings;
 use super::spill_store::SpillStore;
 use super::store_work::StoreWork;
 use super::uncommitted_packs::UncommittedPacks;
-use super::upload::{MAX_INCARNATION, epoch_of, rows_name};
+use super::upload::{epoch_of, is_incarnation, rows_name};
 use crate::bus::{
     BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, KeptPart, OFFERS, Packet,
     PacketError, ToNode, decode_message, publish, to_leader,
@@ -345,9 +345,7 @@ impl RemoteNodes {
 
     /// Begins a link with an agent, or tells it that the leader does not count on it.
     fn receive_from_stranger(&mut self, incarnation: &str, payload: &[u8]) {
-        // The names of objects in the store contain it.
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric();
-        if incarnation.len() > MAX_INCARNATION || !incarnation.bytes().all(is_name) {
+        if !is_incarnation(incarnation) {
             return;
         }
         let Some(mut channel) = self.leader.channel(incarnation) else { return };

@@ -81,7 +81,9 @@ impl SpillFetch {
         let (requests, receiver) = mpsc::channel();
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..FETCHED_AT_ONCE {
-            let (shared, receiver, sender) = (shared.clone(), receiver.clone(), sender.clone());
+            let shared = shared.clone();
+            let receiver = receiver.clone();
+            let sender = sender.clone();
             let fetch = move || shared.fetch_all(&receiver, &sender);
             thread::Builder::new().name("spill-fetch".to_owned()).spawn(fetch)?;
         }

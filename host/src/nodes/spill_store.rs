@@ -91,7 +91,8 @@ impl SpillStore {
 
     /// Begins to lead with this epoch. `done`: the mini-batches that ended in earlier runs.
     pub(super) fn begin(&mut self, epoch: u64, done: MiniBatchSet) {
-        (self.epoch, self.done) = (epoch, done);
+        self.epoch = epoch;
+        self.done = done;
     }
 
     /// Whether the planner's next message should be read.
@@ -307,23 +308,14 @@ impl SpillWriter {
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), SpillError> {
         self.written += bytes.len() as u64;
-        let (first, full) = (self.first, &mut self.full);
-        let mut take = |number: u32, bytes: &[u8]| {
-            full.push((first + u64::from(number), bytes.to_vec()));
-            Ok::<_, SpillError>(())
-        };
-        self.cutter.write(bytes, &mut take)?;
+        self.cutter.write(bytes, &mut keep_in(&mut self.full, self.first))?;
         if self.full.len() >= WRITTEN_AT_ONCE { self.create_full() } else { Ok(()) }
     }
 
     /// Writes all that is not in the store. The next bytes begin another object.
     fn end_objects(&mut self) -> Result<(), SpillError> {
-        let (first, full) = (self.first, &mut self.full);
         let cutter = std::mem::take(&mut self.cutter);
-        let made = cutter.end(&mut |number, bytes| {
-            full.push((first + u64::from(number), bytes.to_vec()));
-            Ok::<_, SpillError>(())
-        })?;
+        let made = cutter.end(&mut keep_in(&mut self.full, self.first))?;
         self.first += u64::from(made);
         self.written = 0;
         self.create_full()
@@ -345,6 +337,17 @@ impl SpillWriter {
                 ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
         })?;
+        Ok(())
+    }
+}
+
+/// Keeps objects until they are written. `first`: the number of the first one.
+fn keep_in(
+    full: &mut Vec<(u64, Vec<u8>)>,
+    first: u64,
+) -> impl FnMut(u32, &[u8]) -> Result<(), SpillError> {
+    move |number, bytes| {
+        full.push((first + u64::from(number), bytes.to_vec()));
         Ok(())
     }
 }

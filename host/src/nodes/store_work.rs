@@ -2,7 +2,7 @@
 //! leader. It gives out numbers of nodes, and reads the rows and files that nodes have put there.
 
 use super::log_tails::NodeTails;
-use super::pack::successes_of;
+use super::pack::{ended_worker, success_of};
 use super::proof::{take_number, was_given};
 use super::remote_node::ReportedPack;
 use super::row_mirror::{MirrorError, RowMirror};
@@ -346,11 +346,8 @@ fn remove_packs(objects: Arc<dyn LogStore>) -> mpsc::Sender<PackInStore> {
 
 /// What reports mean whose pack is gone: their mini-batches are committed, or run again.
 fn without_pack(reports: &[NodeReport], missing: &str) -> Vec<NodeReport> {
-    let returned = NodeNews::Returned(successes_of(reports).collect());
-    let ended = reports.iter().filter_map(|report| match report {
-        NodeReport::WorkerDone(worker) => Some(worker.to_string()),
-        _ => None,
-    });
+    let returned = NodeNews::Returned(reports.iter().filter_map(success_of).collect());
+    let ended = reports.iter().filter_map(ended_worker).map(|worker| worker.to_string());
     let ended = ended.collect::<Vec<_>>().join(", ");
     let lost = (!ended.is_empty()).then(|| {
         NodeReport::Notice(format!(

@@ -1,7 +1,7 @@
 //! The packs of nodes that the leader has read, until all of their mini-batches are committed. If the leader is lost before,
 //! the next one reads them again.
 
-use super::pack::successes_of;
+use super::pack::{ended_worker, success_of};
 use crate::bus::StoredPack;
 use crate::model::{MiniBatchId, MiniBatchSet};
 use crate::protocol::NodeReport;
@@ -37,11 +37,11 @@ impl UncommittedPacks {
     /// Keeps a pack with what these reports speak of. Returns it if it need not be kept. The files of workers that have ended
     /// are needed until the job's end.
     pub(super) fn add(&mut self, pack: PackInStore, reports: &[NodeReport]) -> Option<PackInStore> {
-        let ids = successes_of(reports).map(|(id, _)| id);
-        let ids: HashSet<MiniBatchId> = ids.filter(|id| !self.ended.contains(*id)).collect();
-        if reports.iter().any(|report| matches!(report, NodeReport::WorkerDone(_))) {
+        if reports.iter().any(|report| ended_worker(report).is_some()) {
             return None;
         }
+        let ids = reports.iter().filter_map(success_of).map(|(id, _)| id);
+        let ids: HashSet<MiniBatchId> = ids.filter(|id| !self.ended.contains(*id)).collect();
         if ids.is_empty() {
             return Some(pack);
         }
@@ -81,15 +81,14 @@ mod tests {
     use std::time::Duration;
 
     fn pack(number: u64) -> PackInStore {
-        let (incarnation, folder) = ("a".to_owned(), "f".to_owned());
         let pack = StoredPack { number, objects: 1, bytes: 1, sha256: [0; 32] };
-        PackInStore { incarnation, folder, pack }
+        PackInStore { incarnation: "a".to_owned(), folder: "f".to_owned(), pack }
     }
 
     fn finished(id: u64) -> NodeReport {
         let report = Box::new(AttemptReport { id: MiniBatchId(id), ..AttemptReport::sample() });
-        let (worker, age) = (WorkerId(0), Duration::ZERO);
-        NodeReport::News(NodeNews::Finished { worker, age, has_run: true, report })
+        let worker = WorkerId(0);
+        NodeReport::News(NodeNews::Finished { worker, age: Duration::ZERO, has_run: true, report })
     }
 
     fn numbers(packs: &[PackInStore]) -> Vec<u64> {

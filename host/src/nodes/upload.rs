@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The longest name of an incarnation, in bytes: that of a key.
-pub(super) const MAX_INCARNATION: usize = 64;
+const MAX_INCARNATION: usize = 64;
 /// The deepest nesting of folders in a pack. It is deeper than what can be published, so that the leader notices.
 const MAX_DEPTH: usize = 80;
 /// The most entries of a pack. They are more than what can be published.
@@ -48,14 +48,17 @@ pub(super) fn rows_name(epoch: u64, incarnation: &str) -> String {
     format!("{epoch:020}-{incarnation}")
 }
 
+/// Whether this can be the name of an incarnation. The names of objects in the store contain it.
+pub(super) fn is_incarnation(name: &str) -> bool {
+    let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    !name.is_empty() && name.len() <= MAX_INCARNATION && is_plain
+}
+
 /// The epoch in the name of such a folder. `None` if it is not such a name.
 pub(super) fn epoch_of(rows: &str) -> Option<u64> {
     let (epoch, incarnation) = rows.split_once('-')?;
     let is_digits = epoch.len() == 20 && epoch.bytes().all(|byte| byte.is_ascii_digit());
-    let is_name = !incarnation.is_empty()
-        && incarnation.len() <= MAX_INCARNATION
-        && incarnation.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    (is_digits && is_name).then(|| epoch.parse().ok()).flatten()
+    (is_digits && is_incarnation(incarnation)).then(|| epoch.parse().ok()).flatten()
 }
 
 /// The folder with this name.

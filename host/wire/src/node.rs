@@ -69,8 +69,8 @@ pub struct PrepareRequest {
     pub begins: bool,
     /// What the leader's machine has found in stores. `None` if this node lists the stores itself.
     pub listed: Option<ListedInputs>,
-    /// Whether other machines run the workers, and may have copies of the inputs.
-    pub compares_inputs: bool,
+    /// Whether other machines run the workers. They need the entry script, and may have copies of the inputs.
+    pub has_remote_workers: bool,
 }
 
 /// What one machine has found when it listed the inputs. Other machines need not list those that are in stores.
@@ -120,7 +120,7 @@ pub struct NodeFindings {
     pub notices: Vec<String>,
     /// What was found in stores.
     pub listed: ListedInputs,
-    /// The files of the entry script.
+    /// The files of the entry script. Empty if no other machine needs them.
     pub script: ScriptFiles,
 }
 

@@ -56,7 +56,7 @@ impl PrepareRequest {
             job_file: None,
             begins: true,
             listed: None,
-            compares_inputs: false,
+            has_remote_workers: false,
         }
     }
 }

@@ -18,10 +18,15 @@ const FOLDERS: &str = "output: shared/out\njob_store: shared/jobs\n";
 
 /// A job over files.
 fn files_job(stores: &str) -> TestJob {
+    job_over(SLOW, 6000, stores)
+}
+
+/// A job over this many files. Each mini-batch takes so many milliseconds.
+fn job_over(files: usize, nap: u32, stores: &str) -> TestJob {
     let job = TestJob::new(&guest("surroundings")).yaml(&format!(
-        "inputs: {{texts: in}}\nmini_batch_size: 1\narguments: [--nap, '6000']\n{LINES}{stores}"
+        "inputs: {{texts: in}}\nmini_batch_size: 1\narguments: [--nap, '{nap}']\n{LINES}{stores}"
     ));
-    (0..SLOW).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x"))
+    (0..files).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x"))
 }
 
 /// A job over groups of rows. Each row of its results has all rows of its group.
@@ -128,11 +133,7 @@ fn running_attempts_at_grouped_rows_go_on_without_a_shared_folder() {
 fn rows_that_no_leader_has_read_survive() {
     const FILES: usize = 8;
     let (moto, mut cluster, other) = with_store();
-    let job = TestJob::new(&guest("surroundings")).yaml(&format!(
-        "inputs: {{texts: in}}\nmini_batch_size: 1\narguments: [--nap, '3000']\n{LINES}{ADDRESSES}"
-    ));
-    let job = moto.opened_for(job);
-    let job = (0..FILES).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x"));
+    let job = moto.opened_for(job_over(FILES, 3000, ADDRESSES));
     cluster.start_agents(2);
     cluster.submit(&job, &[]).exits_with(0);
     let leader = cluster.until_one_says("leads the job test (", None);
@@ -172,11 +173,7 @@ fn rows_that_no_leader_has_read_survive() {
 fn a_leader_that_wakes_leaves_the_rows_of_the_nodes() {
     const FILES: usize = 8;
     let (moto, mut cluster, _) = with_store();
-    let job = TestJob::new(&guest("surroundings")).yaml(&format!(
-        "inputs: {{texts: in}}\nmini_batch_size: 1\narguments: [--nap, '3000']\n{LINES}{ADDRESSES}"
-    ));
-    let job = moto.opened_for(job);
-    let job = (0..FILES).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x"));
+    let job = moto.opened_for(job_over(FILES, 3000, ADDRESSES));
     cluster.start_agents(2);
     let mut running = cluster.start(job, "leader", &[]);
     running.until("both nodes work", |running| {

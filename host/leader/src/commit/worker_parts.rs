@@ -155,13 +155,12 @@ impl Parts {
         let mut last = None;
         for worker in workers.filter(|worker| last.replace(*worker) != Some(*worker)) {
             let file = self.get(worker)?;
-            let sync = || {
-                let length = file.metadata()?.len();
-                file.sync_data().map(|()| length)
-            };
-            let synced = sync();
-            let path = || self.worker_folders.part_file(worker);
-            let synced = synced.map_err(|e| CommitError::disk("write to disk", &path(), e))?;
+            let synced = file
+                .metadata()
+                .and_then(|found| file.sync_data().map(|()| found.len()))
+                .map_err(|e| {
+                CommitError::disk("write to disk", &self.worker_folders.part_file(worker), e)
+            })?;
             self.known.entry(worker).or_default().synced = synced;
         }
         Ok(())

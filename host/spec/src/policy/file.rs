@@ -3,7 +3,7 @@
 use super::amounts;
 use super::names::names;
 use super::owner;
-use super::roots::{Roots, RootsReader};
+use super::roots::{Roots, RootsReader, allows_stored_scripts};
 use super::signers::{self, LimitsForAll, Signer};
 use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
 use crate::given_settings::{self, GivenLimits, GivenSettings};
@@ -173,9 +173,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         roots: &roots,
         models: &models,
         datastores: &datastores,
-        entry_script_stores: entry_script_stores
-            .as_ref()
-            .map_or(roots.is_none(), |allowed| allowed.value),
+        entry_script_stores: allows_stored_scripts(entry_script_stores.as_ref(), roots.as_ref()),
     };
     let signers = signers::read(&mut scope, for_all, &mut roots_reader, report);
     roots_reader.refuse_overlaps(report);

@@ -3,6 +3,7 @@
 use super::file::PolicySettings;
 use super::folder_use::FolderUse;
 use super::real::real_path;
+use super::roots::allows_stored_scripts;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::{Address, Source};
 use crate::opening::regular;
@@ -229,7 +230,7 @@ impl PolicySettings {
     /// these folders run, unless the policy says otherwise.
     pub(super) fn refusal_of_stored_scripts(&self) -> Option<String> {
         let rule = self.entry_script_stores.as_ref();
-        let is_allowed = rule.map_or(self.roots.is_none(), |rule| rule.value);
+        let is_allowed = allows_stored_scripts(rule, self.roots.as_ref());
         let origin = rule.map_or(&SettingOrigin::File, |rule| &rule.origin);
         (!is_allowed).then(|| {
             format!(

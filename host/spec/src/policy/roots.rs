@@ -124,3 +124,8 @@ fn root_folder(given: &Located<String>, report: &ErrorReport) -> Option<PathBuf>
         }
     }
 }
+
+/// Whether entry scripts may come from a job's store. `rule`: what the policy says.
+pub(super) fn allows_stored_scripts(rule: Option<&Located<bool>>, roots: Option<&Roots>) -> bool {
+    rule.map_or(roots.is_none(), |rule| rule.value)
+}
