@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The version of these messages. Leaders and agents of different versions do not work together.
-pub const BUS_PROTOCOL: u32 = 3;
+pub const BUS_PROTOCOL: u32 = 4;
 
 /// The subject of [offers](Offer).
 pub const OFFERS: &str = "sandmill.offers";
@@ -88,6 +88,13 @@ pub enum FromNode {
         may_lead: Option<String>,
         /// The number that an earlier leader of the run has given to the agent, if its workers go on.
         continues: Option<NodeId>,
+    },
+    /// Instead of [`Hello`](Self::Hello): the agent takes no part for now, because its machine has no room.
+    NoRoom {
+        /// The agent's name, for the user.
+        name: String,
+        /// Why there is no room.
+        reason: String,
     },
     /// The agent has prepared the job.
     Prepared {

@@ -21,6 +21,8 @@ pub(super) enum PartEnd {
     Stopped,
     /// Another leader leads the job.
     Followed,
+    /// The machine's disk has no room for the work, for this reason.
+    NoRoom(String),
     /// The leader wants nodes again after it has ended the workers here.
     Renewed,
 }

@@ -44,6 +44,8 @@ const NOTICE_AFTER: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long the end of the job waits for its last messages to leave.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// The most characters of a machine's name.
+const MAX_NAME: usize = 200;
 /// The longest name of an incarnation, in bytes: that of a key.
 const MAX_INCARNATION: usize = 64;
 /// The most agents that the leader has a connection to. Others must wait.
@@ -377,6 +379,17 @@ impl RemoteNodes {
                 }
                 self.greet(incarnation, &name, (protocol, &version), continues);
             }
+            (Ok(FromNode::NoRoom { name, reason }), NodeStage::New) => {
+                let name: String = printable(&name).chars().take(MAX_NAME).collect();
+                let text = format!(
+                    "the machine {name} takes no part for now, because {}",
+                    printable(&reason)
+                );
+                self.say_once(NodeId::ONLY, text);
+                if let Some(node) = self.nodes.get_mut(incarnation) {
+                    node.dismiss(&ToNode::NotNeeded);
+                }
+            }
             (Ok(FromNode::Prepared { component, settings, workers }), NodeStage::Prepares(_)) => {
                 self.on_prepared(incarnation, &component, &settings, workers);
             }
@@ -427,7 +440,7 @@ impl RemoteNodes {
         let now = self.now();
         let claimed = continues.filter(|number| !self.nodes.has_number(*number));
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
-        node.name = printable(name).chars().take(200).collect();
+        node.name = printable(name).chars().take(MAX_NAME).collect();
         match refusal {
             Some(refusal) => node.dismiss(&refusal),
             None => {
@@ -491,8 +504,12 @@ impl RemoteNodes {
         let Some(number) = node.number() else { return };
         node.dismiss(&ToNode::Refused(reason.to_owned()));
         let text = format!("the machine {} takes no part: {reason}", node.name);
+        self.say_once(number, text);
+    }
+
+    fn say_once(&mut self, node: NodeId, text: String) {
         if self.said.len() < 1000 && self.said.insert(text.clone()) {
-            self.notice(number, text);
+            self.notice(node, text);
         }
     }
 

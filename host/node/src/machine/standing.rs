@@ -16,6 +16,7 @@ impl NodeMachine {
                 .any(|worker| worker.has_initialized && !worker.is_doomed()),
             init_failures: self.init_failures_in_a_row,
             is_pausing: self.is_pausing(),
+            is_full: self.is_full,
             ahead: self.ahead(),
             grants: self.grants,
             is_ending: self.is_ending,
@@ -59,7 +60,7 @@ impl NodeMachine {
     /// same.
     pub(super) fn takers_ahead(&self) -> Vec<(WorkerId, usize)> {
         let mut takers: Vec<(WorkerId, usize)> = Vec::new();
-        for (id, worker) in self.workers.iter().filter(|_| !self.is_ending) {
+        for (id, worker) in self.workers.iter().filter(|_| !self.is_ending && !self.is_full) {
             let Some((depth, _)) = worker.takes_ahead(self.policy.queues) else { continue };
             if takers.first().is_some_and(|(_, shortest)| depth < *shortest) {
                 takers.clear();

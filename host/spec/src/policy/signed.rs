@@ -55,13 +55,14 @@ impl OperatorPolicy {
             return Err(SignerRefusal::Unsigned { signers: names.join(", "), policy: policy() });
         };
         let found = signers.value.iter().find(|signer| signer.keys.contains(&key));
-        let Some(Signer { roots, models, datastores, .. }) = found else {
+        let Some(Signer { roots, models, datastores, store_roots, .. }) = found else {
             return Err(SignerRefusal::Unknown { key, policy: policy() });
         };
         let mut narrowed = settings.clone();
         narrowed.roots = roots.clone().or(narrowed.roots);
         narrowed.models = models.clone().or(narrowed.models);
         narrowed.datastores = datastores.clone().or(narrowed.datastores);
+        narrowed.store_roots = store_roots.clone().or(narrowed.store_roots);
         Ok(Self(Some(narrowed)))
     }
 }

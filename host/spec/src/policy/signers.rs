@@ -2,6 +2,7 @@
 
 use super::names::names;
 use super::roots::{Roots, RootsReader};
+use super::store_roots::{StoreRoots, StoresForAll};
 use crate::error::ErrorReport;
 use crate::keys::{self, is_name};
 use crate::model::{SignerKey, is_registered_name};
@@ -19,6 +20,8 @@ pub(super) struct Signer {
     pub(super) models: Option<Located<Vec<String>>>,
     /// The datastores that the signer's jobs may use. `None` as above.
     pub(super) datastores: Option<Located<Vec<String>>>,
+    /// The addresses below which the objects of the signer's jobs must be. `None` as above.
+    pub(super) store_roots: Option<StoreRoots>,
 }
 
 /// The limits for all jobs. Those of a signer must be narrower.
@@ -27,6 +30,7 @@ pub(super) struct LimitsForAll<'a> {
     pub(super) roots: &'a Option<Roots>,
     pub(super) models: &'a Option<Located<Vec<String>>>,
     pub(super) datastores: &'a Option<Located<Vec<String>>>,
+    pub(super) store_roots: Option<&'a StoreRoots>,
 }
 
 /// Reads the signers. `None` if the policy has none.
@@ -69,8 +73,16 @@ fn read_signer(
     refuse_other_names(models.as_ref(), for_all.models.as_ref(), report);
     let datastores = names(&mut group, "datastores", |_| true, report);
     refuse_other_names(datastores.as_ref(), for_all.datastores.as_ref(), report);
+    let names = datastores.as_ref().or(for_all.datastores.as_ref());
+    let stores = StoresForAll {
+        roots: for_all.store_roots,
+        is_signer: true,
+        datastores: names.map_or(&[][..], |names| &names.value),
+    };
+    let store_roots = group.group("store_roots");
+    let store_roots = store_roots.map(|own| StoreRoots::read(own, stores, report));
     group.report_unread();
-    Signer { name, keys, roots, models, datastores }
+    Signer { name, keys, roots, models, datastores, store_roots }
 }
 
 fn read_keys(
