@@ -8,6 +8,8 @@ mod chaos;
 mod chaos_jobs;
 mod cluster;
 mod deploy;
+mod deploy_kubernetes;
+mod deploy_slurm;
 mod doctor;
 mod followed;
 mod forged;
