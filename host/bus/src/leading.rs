@@ -13,7 +13,7 @@ pub const LEADS: &str = "sandmill.leads";
 pub const SUBMITS: &str = "sandmill.submits";
 
 /// The most bytes of settings in a message. Messages of NATS have at most 1 MB.
-const MAX_SETTINGS: usize = 256 << 10;
+pub(crate) const MAX_SETTINGS: usize = 256 << 10;
 
 /// The subject of [answers](SubmitAnswer) to a submission. The agent's id is the last part.
 pub fn to_submitter(submission: &str, agent: &str) -> String {

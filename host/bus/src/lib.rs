@@ -11,6 +11,7 @@
 //! - `messages` has what leaders and agents send each other. The link and the bus carry it as bytes. `leading` has the
 //!   messages about who leads a job.
 //! - `signing` has the signatures of jobs.
+//! - `trial` tries what Sandmill needs of a broker, and `roll_call` asks which agents are there.
 
 mod channel;
 mod leading;
@@ -19,8 +20,10 @@ mod link;
 mod link_simulation;
 mod messages;
 mod nats;
+mod roll_call;
 mod seal;
 mod signing;
+mod trial;
 
 pub use channel::{Channel, PacketError};
 pub use leading::{
@@ -33,6 +36,8 @@ pub use messages::{
     OfferSignature, Packet, StoredPack, ToNode, WorkDigest, decode_message, encode_message,
     messages_of, publish, queue, report_messages, to_leader, to_node,
 };
-pub use nats::{Broker, Bus, BusError, BusMessage};
+pub use nats::{Broker, BrokerServer, Bus, BusError, BusMessage};
+pub use roll_call::{RollCall, RollCallAnswer};
 pub use seal::{LinkEnd, LinkKey, NoRandomBytes, Seal, Sealed, secret_text};
 pub use signing::{OfferError, SigningKey};
+pub use trial::{BrokerRole, BrokerTrial, LEAST_PAYLOAD, RoleTrial, passes_on, try_broker};

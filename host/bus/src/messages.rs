@@ -90,6 +90,13 @@ pub enum FromNode {
         /// What the agent has from an earlier leader of the run, if its workers go on.
         continues: Option<KeptPart>,
     },
+    /// Instead of [`Hello`](Self::Hello): the agent takes no part for now, because its machine has no room.
+    NoRoom {
+        /// The agent's name, for the user.
+        name: String,
+        /// Why there is no room.
+        reason: String,
+    },
     /// The agent has prepared the job.
     Prepared {
         /// The SHA-256 of the entry script's component, in hexadecimal.
@@ -121,9 +128,11 @@ impl FromNode {
             Self::Reports(reports) | Self::Stored(reports, _) | Self::StoredBefore(reports, _) => {
                 reports
             }
-            Self::Hello { .. } | Self::Prepared { .. } | Self::Declined(_) | Self::Leaving(_) => {
-                &[]
-            }
+            Self::Hello { .. }
+            | Self::NoRoom { .. }
+            | Self::Prepared { .. }
+            | Self::Declined(_)
+            | Self::Leaving(_) => &[],
         }
     }
 }

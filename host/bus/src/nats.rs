@@ -64,6 +64,38 @@ impl fmt::Debug for Broker {
     }
 }
 
+impl Broker {
+    /// Each server of the broker, as a broker of its own.
+    ///
+    /// # Errors
+    /// If the URL is wrong.
+    pub fn servers(&self) -> Result<Vec<Self>, BusError> {
+        let urls = Servers::parse(&self.url)?.urls();
+        Ok(urls.into_iter().map(|url| Self { url, ..self.clone() }).collect())
+    }
+
+    /// The addresses without the login, to show to people.
+    ///
+    /// # Errors
+    /// If the URL is wrong.
+    pub fn shown(&self) -> Result<String, BusError> {
+        Servers::parse(&self.url).map(|servers| servers.shown())
+    }
+}
+
+/// A server of the broker, as it describes itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokerServer {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The most bytes of a message.
+    pub max_payload: usize,
+    /// Whether each connection to it uses TLS.
+    pub requires_tls: bool,
+}
+
 /// A message that was received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BusMessage {
@@ -159,6 +191,28 @@ impl Bus {
             self.command(Command::Publish { subject, payload });
         } else {
             self.errors.note("messages to the broker were dropped, because too many of them wait");
+        }
+    }
+
+    /// Publishes a message, and returns when the broker has processed it.
+    ///
+    /// # Errors
+    /// If the broker forbids it, or does not answer within five seconds.
+    pub fn try_publish(&self, subject: String, payload: Vec<u8>) -> Result<(), BusError> {
+        let (reply, answer) = sync_mpsc::channel();
+        let silent = BusError::NoAnswer { subject: subject.clone() };
+        self.command(Command::TryPublish { subject, payload, reply });
+        answer.recv_timeout(ANSWER_WITHIN + GRACE).unwrap_or(Err(silent))
+    }
+
+    /// The server to which the connection is, or was last.
+    pub fn server(&self) -> BrokerServer {
+        let info = self.client.server_info();
+        BrokerServer {
+            name: info.server_name,
+            version: info.version,
+            max_payload: info.max_payload,
+            requires_tls: info.tls_required,
         }
     }
 

@@ -13,6 +13,10 @@ pub struct MachineCaps {
     pub workers_per_tenant: Option<u32>,
     /// The most memory of all jobs together: the sum of the memory budgets of their workers.
     pub memory: Option<ByteSize>,
+    /// The most room on its disk that the work of an agent (`sandmill node`) may take.
+    pub node_disk: Option<ByteSize>,
+    /// How much room an agent leaves free on its disks.
+    pub node_disk_free: Option<ByteSize>,
     /// The folder in which each job records what it uses, so that other jobs can count it. `None`
     /// means the default folder.
     pub directory: Option<PathBuf>,

@@ -537,6 +537,11 @@ impl RunningJob {
         self.pool.queue(worker, &ToWorker::Reclaimable { id, attempt });
     }
 
+    /// Notes whether the machine's disk has room for more attempts. Returns what the leader must know.
+    pub fn set_full(&mut self, is_full: bool) -> Vec<NodeReport> {
+        self.handle(NodeMessage::Full(is_full), Vec::new())
+    }
+
     /// Sends the messages that are queued for workers.
     pub fn flush(&mut self) {
         self.pool.flush();

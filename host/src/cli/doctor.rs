@@ -1,7 +1,9 @@
 //! `sandmill doctor`: checks what this machine has for running untrusted entry scripts, and what is missing.
 
+use super::broker::BrokerArgument;
 use super::config::Config;
 use super::datastores::DatastoresArgument;
+use super::doctor_broker::DoctorBroker;
 use super::doctor_checks::{DoctorCheck, OptionalTools, in_short, job_store, job_store_at};
 use super::exit::{Exit, Problem};
 use super::job_store_place::{address, objects_at};
@@ -44,6 +46,9 @@ struct Findings {
     /// The folder of `--store`.
     #[serde(skip_serializing_if = "Option::is_none")]
     job_store: Option<DoctorCheck>,
+    /// The broker, if one is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    broker: Option<DoctorBroker>,
     /// Whether the text has the reasons in full.
     #[serde(skip)]
     is_verbose: bool,
@@ -97,6 +102,9 @@ pub(super) struct DoctorArguments {
     /// Prints JSON.
     #[arg(long)]
     json: bool,
+    /// The broker to try.
+    #[command(flatten)]
+    broker: BrokerArgument,
     #[command(flatten)]
     datastores: DatastoresArgument,
     #[command(flatten)]
@@ -106,15 +114,16 @@ pub(super) struct DoctorArguments {
 }
 
 /// Prints the findings on standard output, as text or as JSON. The exit code is 2 if jobs with `os_sandbox:
-/// required` cannot run, or if the folder of `--store` cannot be a job store.
+/// required` cannot run, if the folder of `--store` cannot be a job store, or if the broker cannot be used.
 pub(super) fn doctor(arguments: &DoctorArguments, is_verbose: bool) -> Result<Exit, Problem> {
-    let DoctorArguments { store, json, datastores, backends, policy } = arguments;
+    let DoctorArguments { store, json, broker, datastores, backends, policy } = arguments;
     let config = Config::load(policy)?;
     let mut findings = Findings::now(policy, &config);
     findings.backends = self::backends(backends, policy, &config)?;
     findings.optional_tools =
         Some(OptionalTools::now(policy, datastores, config.cache_dir(None).as_deref()));
     findings.job_store = store.as_deref().map(|store| tried(store, datastores)).transpose()?;
+    findings.broker = DoctorBroker::now(broker);
     findings.is_verbose = is_verbose;
     if *json {
         let text = serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n";
@@ -123,7 +132,12 @@ pub(super) fn doctor(arguments: &DoctorArguments, is_verbose: bool) -> Result<Ex
         print(&findings.text())?;
     }
     let store_works = findings.job_store.is_none_or(|store| store.missing.is_none());
-    Ok(if findings.required_works && store_works { Exit::Completed } else { Exit::Usage })
+    let broker_works = findings.broker.as_ref().is_none_or(DoctorBroker::works);
+    Ok(if findings.required_works && store_works && broker_works {
+        Exit::Completed
+    } else {
+        Exit::Usage
+    })
 }
 
 /// Tries whether a folder or an address can be a `job_store`.
@@ -153,6 +167,7 @@ impl Findings {
             backends: Vec::new(),
             optional_tools: None,
             job_store: None,
+            broker: None,
             is_verbose: false,
             runs_as_root: rustix::process::geteuid().is_root(),
             open_files: limit.current,
@@ -203,6 +218,7 @@ impl Findings {
             (None, Some(_)) => writeln!(text, "  {:<9} config file: not read under a policy", "-"),
             (None, None) => writeln!(text, "  {:<9} config file: none", "-"),
         };
+        self.broker.iter().for_each(|broker| broker.write_to(&mut text));
         text.push_str(if self.required_works {
             "\nJobs with `os_sandbox: required`, which is the default, run on this machine.\n"
         } else {

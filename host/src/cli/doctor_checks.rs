@@ -126,8 +126,8 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
 pub(super) fn job_store(folder: &Path) -> DoctorCheck {
     let works = || {
         format!(
-            "the job store: files can be created once, synced, read and locked in {}; to check that other \
-             machines share the folder, run this there, too",
+            "the job store: files can be created once, synced, renamed, read, listed, removed and locked in {}; to \
+             check that other machines share the folder, run this there, too",
             folder.display()
         )
     };
@@ -137,7 +137,9 @@ pub(super) fn job_store(folder: &Path) -> DoctorCheck {
 
 /// Tries whether the objects at an address can be a `job_store`.
 pub(super) fn job_store_at(address: &Address, objects: &dyn LogStore) -> DoctorCheck {
-    let works = || format!("the job store: objects can be created once and read at {address}");
+    let works = || {
+        format!("the job store: objects can be created once, read, listed and removed at {address}")
+    };
     let tried = try_store(objects, &address.to_string());
     let tried = tried.map(|()| works()).map_err(|error| error.to_string());
     DoctorCheck::new("the job store", tried, "see \"What it needs\" in docs/crash-safety.md")
@@ -176,6 +178,11 @@ impl DoctorCheck {
         if let (Some(_), Some(what)) = (&self.missing, self.what_to_do) {
             let _ = writeln!(text, "  {:<9} what to do: {what}", "");
         }
+    }
+
+    /// A check that has found nothing yet.
+    pub(super) fn unknown(name: &'static str) -> Self {
+        Self { name, found: None, missing: None, what_to_do: None }
     }
 
     pub(super) fn new(

@@ -18,6 +18,7 @@ mod config;
 mod datastores;
 mod detach;
 mod doctor;
+mod doctor_broker;
 mod doctor_checks;
 mod error;
 mod event_thread;

@@ -12,7 +12,7 @@ use crate::cancel::Cancel;
 use crate::compile::Cache;
 use crate::engine::{JobFile, SearchedStore};
 use crate::load::{host_name, this_machine};
-use crate::nodes::{AgentOptions, LeadingOptions, run_agent, with_advice};
+use crate::nodes::{AgentOptions, DiskLimits, DiskWatch, LeadingOptions, run_agent, with_advice};
 use crate::run::Options;
 use crate::spec::{self, GivenJob, LoadContext, MachineSize, NoRegistry, OperatorPolicy};
 use std::num::NonZeroUsize;
@@ -125,13 +125,16 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
     options.policy = policy;
     let here = current_dir()?;
     let cache = options.cache_dir.clone().or_else(Cache::default_folder);
-    let work_dir = arguments.work_dir.clone().or_else(|| Some(cache?.join(WORK_FOLDER)));
+    let work_dir = arguments.work_dir.clone().or_else(|| Some(cache.as_ref()?.join(WORK_FOLDER)));
+    let work_dir = work_dir.map(|folder| here.join(folder));
+    let name = arguments.name.clone().unwrap_or_else(host_name);
     let agent = AgentOptions {
         broker,
-        name: arguments.name.clone().unwrap_or_else(host_name),
+        disk: disk(&options, (&work_dir, &cache), &name)?,
+        name,
         node: options.node(),
         max_jobs: arguments.max_jobs.get(),
-        work_dir: work_dir.map(|folder| here.join(folder)),
+        work_dir,
         leader_patience: Duration::from_secs(u64::from(arguments.leader_timeout.max(1))),
         leading,
         may_lead: None,
@@ -146,6 +149,23 @@ pub(super) fn node(arguments: &NodeArguments) -> Result<Exit, Problem> {
     .map_err(Problem::usage)?;
     run_agent(agent, Arc::new(load), &cancel).map_err(Problem::usage)?;
     Ok(Exit::NodeEnded)
+}
+
+/// Begins to watch the disks of the folder for workers' files and of the cache.
+fn disk(
+    options: &Options,
+    (work_dir, cache): (&Option<PathBuf>, &Option<PathBuf>),
+    name: &str,
+) -> Result<DiskWatch, Problem> {
+    let caps = options.policy.machine();
+    let limits = DiskLimits {
+        work: caps.node_disk,
+        free: caps.node_disk_free,
+        work_dir: work_dir.clone(),
+        cache: cache.clone(),
+    };
+    let name = name.to_owned();
+    DiskWatch::start(limits, move |line| say(&format!("{name} {line}"))).map_err(Problem::usage)
 }
 
 /// Reads a job of another machine.

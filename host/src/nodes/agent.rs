@@ -6,10 +6,12 @@ use super::job_part::take_part;
 use super::leading::Leading;
 use super::part_end::PartEnd;
 use super::signed_job::policy_for;
-use crate::bus::{BUS_PROTOCOL, Bus, OFFERS, Offer, decode_message};
+use crate::bus::{
+    BUS_PROTOCOL, Bus, BusMessage, OFFERS, Offer, RollCall, RollCallAnswer, decode_message, publish,
+};
 use crate::cancel::Cancel;
-use crate::model::{SignerKey, printable};
-use std::collections::BTreeMap;
+use crate::model::{SignerKey, printable, random_name};
+use std::collections::{BTreeMap, BTreeSet};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -21,11 +23,17 @@ const REFUSAL_PAUSE: Duration = Duration::from_secs(30);
 /// After a leader had enough nodes, the agent ignores the leader for this time. It is shorter, because the leader may
 /// lose a node at any time.
 const NOT_NEEDED_PAUSE: Duration = Duration::from_secs(3);
+/// If this machine has no room for the work of a leader, the agent ignores the leader for this time.
+const ROOM_PAUSE: Duration = Duration::from_secs(10);
+/// The longest such pause, of an agent that has left the run several times.
+const MAX_ROOM_PAUSE: Duration = Duration::from_secs(600);
 /// The most refusals that the agent remembers.
 const MAX_REFUSALS: usize = 1000;
 /// The most reasons against offers that the agent says in [`REFUSAL_PAUSE`]. Other clients of the broker may make
 /// offers without end.
 const MAX_REASONS: usize = 20;
+/// The agent answers at most one roll call in this time. Other clients of the broker may ask without end.
+const ROLL_CALL_PAUSE: Duration = Duration::from_millis(20);
 /// The most characters of a job's name in such a reason.
 const MAX_NAME: usize = 100;
 
@@ -72,6 +80,10 @@ pub(crate) fn run_agent(
         refusals: BTreeMap::new(),
         reasons: BTreeMap::new(),
         epochs: BTreeMap::new(),
+        without_room: BTreeSet::new(),
+        left_for_room: BTreeMap::new(),
+        id: random_name(),
+        roll_call: None,
     };
     runtime.block_on(Box::pin(agent.drive(cancel)));
     Ok(())
@@ -91,6 +103,14 @@ struct Agent {
     reasons: BTreeMap<String, Instant>,
     /// The highest [epoch](Offer::epoch) of each run that was offered lately, by the run's id and the signer.
     epochs: BTreeMap<(String, Option<SignerKey>), u64>,
+    /// The runs of which the operator knows that this machine has no room for them.
+    without_room: BTreeSet<String>,
+    /// How often this machine has left each of these runs because it had no room.
+    left_for_room: BTreeMap<String, u32>,
+    /// The agent's name in answers to roll calls.
+    id: String,
+    /// When the last roll call was answered. `None` if none was.
+    roll_call: Option<Instant>,
 }
 
 impl Agent {
@@ -119,6 +139,9 @@ impl Agent {
                     }
                 }
                 message = self.bus.next() => {
+                    if self.answer_roll_call(&message) {
+                        continue;
+                    }
                     let leading = self.leading.as_mut();
                     if leading.is_some_and(|leading| leading.receive(&message, &self.bus)) {
                         continue;
@@ -130,6 +153,23 @@ impl Agent {
                 () = tokio::time::sleep(LOOK_INTERVAL) => {}
             }
         }
+    }
+
+    /// If the message is a roll call, says that this agent is there.
+    fn answer_roll_call(&mut self, message: &BusMessage) -> bool {
+        let Some(subject) = RollCall::answer_subject(message, &self.id) else { return false };
+        if self.roll_call.is_none_or(|at| at.elapsed() >= ROLL_CALL_PAUSE) {
+            self.roll_call = Some(Instant::now());
+            let answer = RollCallAnswer::new(
+                self.options.name.clone(),
+                env!("CARGO_PKG_VERSION").to_owned(),
+                self.leading.is_some(),
+                (self.parts.len(), self.options.max_jobs),
+                self.options.disk.full().map(|full| full.to_string()),
+            );
+            publish(&self.bus, &subject, &answer);
+        }
+        true
     }
 
     fn stop_all(&self, wish: Wish) {
@@ -188,7 +228,10 @@ impl Agent {
             ));
             return self.ignore_for(REFUSAL_PAUSE, offer.leader);
         }
-        self.say(&format!("offers to run workers of the job {job}"));
+        // Without room, it only says so to the leader.
+        if self.options.disk.full().is_none() {
+            self.say(&format!("offers to run workers of the job {job}"));
+        }
         let (wish, wishes) = watch::channel(Wish::TakePart);
         let load = self.load.clone();
         let run = offer.run.clone();
@@ -234,8 +277,23 @@ impl Agent {
         }
     }
 
+    /// How long this machine stays away from a run that it has left because it had no room. What one mini-batch needs may be
+    /// more than the limit: then the machine would soon leave again, so it waits twice as long each time.
+    fn pause_of(&mut self, run: &str) -> Duration {
+        if self.left_for_room.len() >= MAX_REFUSALS {
+            self.left_for_room.clear();
+        }
+        let left = self.left_for_room.entry(run.to_owned()).or_default();
+        let pause = ROOM_PAUSE.saturating_mul(1 << (*left).min(10));
+        *left = left.saturating_add(1);
+        pause.min(MAX_ROOM_PAUSE)
+    }
+
     /// Notes the parts that have ended. If the agent does not end, it then considers offers that came meanwhile.
     fn reap(&mut self, is_stopping: bool) {
+        if self.without_room.len() >= MAX_REFUSALS || self.options.disk.full().is_none() {
+            self.without_room.clear();
+        }
         let is_over = |(_, part): &(&String, &Part)| part.thread.is_finished();
         let over: Vec<String> =
             self.parts.iter().filter(is_over).map(|(run, _)| run.clone()).collect();
@@ -264,6 +322,15 @@ impl Agent {
                     format!(
                         "the job {job} was cancelled, and its leader is silent; its workers were ended"
                     )
+                }
+                Ok(Ok(PartEnd::NoRoom { reason, has_joined })) => {
+                    let pause = if has_joined { self.pause_of(&run) } else { ROOM_PAUSE };
+                    self.ignore_for(pause, leader);
+                    let line = format!("takes no part in the job {job} for now: {reason}");
+                    if !self.without_room.insert(run) {
+                        continue;
+                    }
+                    line
                 }
                 Ok(Ok(PartEnd::Refused(reason) | PartEnd::Declined(reason))) => {
                     self.ignore_for(REFUSAL_PAUSE, leader);

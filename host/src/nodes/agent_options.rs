@@ -1,5 +1,6 @@
 //! How an agent works, and what it wants of its parts in jobs.
 
+use super::disk_watch::DiskWatch;
 use crate::bus::Broker;
 use crate::engine::{JobFile, SearchedStore};
 use crate::node::NodeOptions;
@@ -25,6 +26,8 @@ pub(crate) struct AgentOptions {
     /// The folder for entry scripts, and for the files of workers of jobs whose store is at an address. `None` if it is
     /// unknown.
     pub(crate) work_dir: Option<PathBuf>,
+    /// Whether the machine has room for more work.
+    pub(crate) disk: DiskWatch,
     /// How long workers may run without a leader.
     pub(crate) leader_patience: Duration,
     /// How the agent leads jobs. `None` if it leads none.

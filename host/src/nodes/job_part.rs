@@ -1,10 +1,12 @@
 //! An agent's part in one job: it runs workers as the leader orders, and reports what they did.
 
 mod reporting;
+mod room;
 
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::cancel_check::CancelCheck;
+use super::disk_watch::{DiskWatch, UnfreedShare};
 use super::durable::{Durable, DurableReports, full_disk};
 use super::incarnation::{Connected, connect_to};
 use super::kept_reports::KeptReports;
@@ -21,6 +23,7 @@ use crate::model::MiniBatchId;
 use crate::node::RunningJob;
 use crate::protocol::node::PlanOptions;
 use crate::protocol::{NodeReport, Order, WorkersEnd, WorkersStanding};
+use room::Room;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
@@ -57,6 +60,9 @@ pub(super) fn take_part(
         cancels: None,
         cancel_check: CancelCheck::default(),
         bus,
+        disk: options.disk.clone(),
+        unfreed: options.disk.share(),
+        room: Room::default(),
         options: options.clone(),
         load,
         start: Instant::now(),
@@ -116,6 +122,10 @@ pub(super) struct JobPart {
     cancels: Option<CancelRequests>,
     cancel_check: CancelCheck,
     pub(super) options: AgentOptions,
+    disk: DiskWatch,
+    /// The rows that count as work of this machine.
+    unfreed: UnfreedShare,
+    room: Room,
     load: LoadJob,
     start: Instant,
     pub(super) wish: watch::Receiver<Wish>,
@@ -151,12 +161,15 @@ pub(super) struct JobPart {
 
 impl JobPart {
     async fn drive(mut self) -> Result<PartEnd, AgentError> {
-        self.say_hello(None);
+        if !self.declines_for_room() {
+            self.say_hello(None);
+        }
         loop {
             self.flush();
             self.pause();
             self.wait().await;
             self.receive_from_workers().await;
+            self.check_room();
             self.send_reports();
             if let Some(error) = self.broken.take() {
                 self.leave(&error.to_string()).await;
@@ -167,6 +180,7 @@ impl JobPart {
                 match &end {
                     PartEnd::Stopped => self.leave("the agent ends").await,
                     PartEnd::Renewed => self.leave("it joins again").await,
+                    PartEnd::NoRoom { reason, .. } => self.leave(reason).await,
                     // The earlier leader is probably lost. If not, it learns that this node no longer works for it.
                     PartEnd::Followed => {
                         self.stop_workers().await;
@@ -224,6 +238,7 @@ impl JobPart {
         let patience = patience.min(sync.unwrap_or(Duration::MAX));
         let node = self.work.as_ref().and_then(|work| work.running.next_deadline());
         let deadline = self.link.next_deadline().min(patience).min(node.unwrap_or(Duration::MAX));
+        let deadline = deadline.min(self.room_deadline());
         let due = self.start.checked_add(deadline);
         let due = due.unwrap_or_else(|| Instant::now() + Duration::from_secs(1));
         tokio::select! {
@@ -231,6 +246,7 @@ impl JobPart {
             Ok(()) = self.wish.changed() => self.on_wish(),
             Ok(()) = self.later.changed() => self.on_later_leader(),
             message = self.bus.next() => self.receive(&message),
+            () = self.disk.changed() => {}
             prepared = next_prepared(&mut self.preparing) => self.on_prepared(prepared),
             synced = next_synced(&mut self.syncing) => self.on_synced(synced),
             reports = next_reports(&mut self.work) => self.collect(reports),
@@ -277,6 +293,7 @@ impl JobPart {
             ToNode::Accepted(job) if self.has_followed => self.continue_for(&job),
             ToNode::Accepted(job) => self.prepare(*job),
             ToNode::Refused(reason) => self.end = Some(PartEnd::Refused(reason)),
+            ToNode::NotNeeded if self.leaves_for_room() => self.end = Some(self.drained()),
             ToNode::NotNeeded => self.end = Some(PartEnd::NotNeeded),
             ToNode::Tables(tables) => {
                 if let Some(work) = &mut self.work {
@@ -440,8 +457,10 @@ impl JobPart {
             let folder = work.prepared.folder.work();
             self.broken = Some(AgentError::Sync { folder, source: ErrorKind::TimedOut.into() });
         }
-        if *self.wish.borrow() == Wish::Drain && self.has_drained() {
-            self.end.get_or_insert(PartEnd::Stopped);
+        let drains = *self.wish.borrow() == Wish::Drain || self.leaves_for_room();
+        if drains && self.work.is_some() && self.has_drained() {
+            let end = self.drained();
+            self.end.get_or_insert(end);
         }
         let silence = self.link.silence(now);
         if silence >= self.patience() {

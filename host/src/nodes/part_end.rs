@@ -21,6 +21,13 @@ pub(super) enum PartEnd {
     Stopped,
     /// Another leader leads the job.
     Followed,
+    /// The machine's disk has no room for the work, for this reason.
+    NoRoom {
+        /// The reason.
+        reason: String,
+        /// Whether the machine was a node of the job.
+        has_joined: bool,
+    },
     /// The leader wants nodes again after it has ended the workers here.
     Renewed,
 }

@@ -36,8 +36,8 @@ pub(super) struct RemoteNode {
     pub(super) is_done: bool,
     /// The most workers that the node runs at the same time. 0 until it has prepared the job.
     pub(super) most_workers: u32,
-    /// Whether `init` has failed so often on the node that it can do nothing for the job (rule I1 in
-    /// docs/parallel-run-step.md). Another node may then replace it.
+    /// Whether the node can do nothing for the job: `init` has failed so often (rule I1 in
+    /// docs/parallel-run-step.md), or that its disk is full and it has nothing to do. Another node may then replace it.
     pub(super) is_hopeless: bool,
     /// The agent's name, for the user.
     pub(super) name: String,
@@ -142,7 +142,9 @@ impl RemoteNode {
                 NodeReport::News(NodeNews::Standing(standing)) => {
                     self.is_done = standing.is_ending && standing.workers() == 0;
                     let allowed = NodePolicy::init_failures_allowed(self.most_workers);
-                    self.is_hopeless = standing.init_failures >= allowed && !standing.has_good;
+                    let is_useless = standing.is_full && standing.loading + standing.running == 0;
+                    self.is_hopeless =
+                        is_useless || (standing.init_failures >= allowed && !standing.has_good);
                 }
                 NodeReport::WorkerGone(worker) => {
                     self.workers.remove(worker);

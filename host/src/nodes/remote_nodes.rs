@@ -1,5 +1,6 @@
 //! The nodes of a job on other machines, as the job's leader sees them.
 
+mod joining;
 mod orders;
 mod reading;
 
@@ -10,7 +11,6 @@ use super::logs::copy_logs;
 use super::node_table::NodeTable;
 use super::pack::have_results;
 use super::remote_node::{NodeStage, RemoteNode, ReportedPack};
-use super::signed_job::differing_settings;
 use super::spill_store::SpillStore;
 use super::store_work::StoreWork;
 use super::uncommitted_packs::UncommittedPacks;
@@ -46,6 +46,8 @@ const NOTICE_AFTER: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long the end of the job waits for its last messages to leave.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
+/// The most characters of a machine's name.
+const MAX_NAME: usize = 200;
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
 
@@ -382,6 +384,17 @@ impl RemoteNodes {
                 }
                 self.greet(incarnation, &name, (protocol, &version), continues);
             }
+            (Ok(FromNode::NoRoom { name, reason }), NodeStage::New) => {
+                let name: String = printable(&name).chars().take(MAX_NAME).collect();
+                let text = format!(
+                    "the machine {name} takes no part for now, because {}",
+                    printable(&reason)
+                );
+                self.say_once(NodeId::ONLY, text);
+                if let Some(node) = self.nodes.get_mut(incarnation) {
+                    node.dismiss(&ToNode::NotNeeded);
+                }
+            }
             (Ok(FromNode::Prepared { component, settings, workers }), NodeStage::Prepares(_)) => {
                 self.on_prepared(incarnation, &component, &settings, workers);
             }
@@ -445,7 +458,7 @@ impl RemoteNodes {
         let now = self.now();
         let claimed = continues.filter(|kept| self.may_keep(kept));
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
-        node.name = printable(name).chars().take(200).collect();
+        node.name = printable(name).chars().take(MAX_NAME).collect();
         match refusal {
             Some(refusal) => node.dismiss(&refusal),
             None => {
@@ -466,60 +479,9 @@ impl RemoteNodes {
         is_earlier && !is_taken
     }
 
-    /// Lets a node work if it found the same as the leader.
-    fn on_prepared(
-        &mut self,
-        incarnation: &str,
-        component: &str,
-        settings: &[(String, String)],
-        workers: u32,
-    ) {
-        if self.is_over || self.working() >= self.work.node_count as usize {
-            let Some(node) = self.nodes.get_mut(incarnation) else { return };
-            return node.dismiss(&ToNode::NotNeeded);
-        }
-        let mut different = differing_settings(&self.work.settings, settings);
-        if component != self.work.component {
-            different.insert(0, "entry_script".to_owned());
-        }
-        if workers == 0 || workers > NodeId::WORKER_NUMBERS / 10 {
-            different.push("process_count_per_node".to_owned());
-        }
-        if !different.is_empty() {
-            let names = different.join(", ");
-            return self.decline(
-                incarnation,
-                &format!("these differ from what the leader found: {names}"),
-            );
-        }
-        let Some(node) = self.nodes.get_mut(incarnation) else { return };
-        let Some(number) = node.number() else { return };
-        node.stage = NodeStage::Works(number);
-        node.most_workers = workers;
-        self.store.copy_logs((number, &node.rows), node.continues);
-        if let Some(tables) = &self.tables {
-            node.send(&ToNode::Tables(tables.clone()));
-        }
-        let name = node.name.clone();
-        self.pending.push_back(NodeReports {
-            node: number,
-            reports: vec![
-                NodeReport::Joined { workers },
-                NodeReport::Notice(format!(
-                    "node {number} ({name}) takes part, with {workers} workers"
-                )),
-            ],
-        });
-    }
-
-    /// Dismisses a node that cannot run the job.
-    fn decline(&mut self, incarnation: &str, reason: &str) {
-        let Some(node) = self.nodes.get_mut(incarnation) else { return };
-        let Some(number) = node.number() else { return };
-        node.dismiss(&ToNode::Refused(reason.to_owned()));
-        let text = format!("the machine {} takes no part: {reason}", node.name);
+    fn say_once(&mut self, node: NodeId, text: String) {
         if self.said.len() < 1000 && self.said.insert(text.clone()) {
-            self.notice(number, text);
+            self.notice(node, text);
         }
     }
 

@@ -68,7 +68,7 @@ fn lock_of(folder: &Path) -> PathBuf {
 }
 
 /// Removes the folders whose processes have ended. What cannot be removed stays.
-fn remove_abandoned(root: &Path) {
+pub(super) fn remove_abandoned(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let lock = entry.path();
         let Some(name) = lock.to_str().and_then(|path| path.strip_suffix(LOCK)) else { continue };

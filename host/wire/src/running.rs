@@ -236,6 +236,8 @@ pub struct WorkersStanding {
     pub init_failures: u32,
     /// Whether the node starts no workers for a while, because the machine had no room for one.
     pub is_pausing: bool,
+    /// Whether the node takes no attempts for now, because its disk has no room. What its workers have goes on.
+    pub is_full: bool,
     /// The number of orders with grants that the node has carried out. It tells the leader whether this
     /// message is older than the leader's last grant.
     pub grants: u64,

@@ -66,7 +66,7 @@ fn doctor_tries_a_job_store() {
         let line = ran.stdout.lines().find(|line| line.contains("job store")).unwrap();
         line.replace(&format!("{}/", ran.dir().display()), "")
     };
-    insta::assert_snapshot!(line(&ran), @"  ok        the job store: files can be created once, synced, read and locked in shared/jobs; to check that other machines share the folder, run this there, too");
+    insta::assert_snapshot!(line(&ran), @"  ok        the job store: files can be created once, synced, renamed, read, listed, removed and locked in shared/jobs; to check that other machines share the folder, run this there, too");
     let ran = tried(ran.into_job(), "missing");
     insta::assert_snapshot!(line(&ran), @"  WRONG     the job store: missing is not a folder: make it, or mount the shared folder");
     assert_eq!(ran.code, 2, "{ran}");

@@ -218,6 +218,17 @@ impl Cluster {
     }
 }
 
+/// A broker with the configuration in the docs, and a login `all` without limits.
+pub(crate) fn broker_of_the_docs() -> Broker {
+    let docs = std::fs::read_to_string(root().join("docs/nodes.md")).unwrap();
+    let (_, config) = docs.split_once("# nats-server.conf").unwrap();
+    let (config, _) = config.split_once("```").unwrap();
+    let (_, config) = config.split_once('\n').unwrap();
+    let with_all = config.replacen("users = [", "users = [{user: all, password: \"...\"}", 1);
+    assert_ne!(config, with_all);
+    Broker::start_with(&with_all)
+}
+
 /// A connection to the broker at this address.
 pub(crate) fn client_at(url: String) -> Bus {
     let broker = sandmill_bus::Broker { url, credentials: None, root_certificate: None };

@@ -15,7 +15,7 @@ fn nats_server() -> std::path::PathBuf {
 }
 
 /// Makes the broker's key and certificate in this folder. Returns whether there is an openssl.
-fn make_certificate(folder: &Path) -> bool {
+pub(crate) fn make_certificate(folder: &Path) -> bool {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"])
         .args(["-subj", "/CN=test", "-addext", "subjectAltName=IP:127.0.0.1"])

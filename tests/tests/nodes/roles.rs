@@ -1,25 +1,13 @@
 //! What a login may do at the broker, under the permissions that docs/nodes.md gives to each role.
 
-use crate::cluster::{Cluster, assert_complete, client_at, job};
+use crate::cluster::{Cluster, assert_complete, broker_of_the_docs, client_at, job};
 use sandmill_bus::{OFFERS, to_leader, to_node};
-use sandmill_tests::{Broker, root};
 use std::collections::BTreeSet;
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The password of each login in the docs.
 const PASSWORD: &str = "...";
-
-/// A broker with the configuration in the docs, and a login `all` without limits.
-fn broker_of_the_docs() -> Broker {
-    let docs = std::fs::read_to_string(root().join("docs/nodes.md")).unwrap();
-    let (_, config) = docs.split_once("# nats-server.conf").unwrap();
-    let (config, _) = config.split_once("```").unwrap();
-    let (_, config) = config.split_once('\n').unwrap();
-    let with_all = config.replacen("users = [", "users = [{user: all, password: \"...\"}", 1);
-    assert_ne!(config, with_all);
-    Broker::start_with(&with_all)
-}
 
 /// What a login of each role may subscribe and publish, of all subjects that Sandmill uses.
 #[test]

@@ -2,6 +2,7 @@
 //! on all machines.
 
 use crate::cluster::{Cluster, FILES, expected_rows, expected_rows_in_order, sorted};
+use crate::signers::Signer;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use sandmill_tests::{Proxy, Ran, Running, Server, TestJob, guest};
 use std::fs;
@@ -326,5 +327,51 @@ fn a_machine_without_rights_takes_no_part() {
     stranger.until("the job store s3://box/jobs cannot be read on this machine: reading");
     let ran = running.wait();
     ran.says("the machine machine-9 takes no part: the job store s3://box/jobs cannot be read");
+    assert_complete(&moto, &ran);
+}
+
+/// The doctor tries an address, and leaves nothing there.
+#[test]
+fn the_doctor_tries_an_address() {
+    let moto = Server::moto();
+    moto.put("/box", "");
+    let tried =
+        |store: &str| moto.opened_for(TestJob::empty()).command(&["doctor", "--store", store]);
+    let ran = tried("s3://box/jobs");
+    let line = "ok        the job store: objects can be created once, read, listed and removed at s3://box/jobs";
+    assert!(ran.stdout.contains(line), "{ran}");
+    assert_eq!(moto.names("box", "jobs"), Vec::<String>::new());
+    let ran = tried("s3://missing/jobs");
+    ran.exits_with(2);
+    assert!(ran.stdout.contains("WRONG     the job store: it cannot create a file in"), "{ran}");
+}
+
+/// An agent opens only what the policy gives the signer of the job, also in stores. Its refusal names the line of the
+/// policy.
+#[test]
+fn the_store_roots_of_a_signer_apply() {
+    let moto = Server::moto();
+    let mut cluster = cluster(&moto);
+    let [ada, bob] = ["ada", "bob"].map(|name| Signer::new(&cluster, name));
+    let policy = format!(
+        "store_roots:\n  outputs: [s3://box/results]\n  job_stores: [s3://box/jobs, s3://box/ada]\n\
+         signers:\n  ada:\n    keys: ['{}']\n    store_roots:\n      job_stores: [s3://box/ada]\n  \
+         bob: {{keys: ['{}']}}\n",
+        ada.public(),
+        bob.public()
+    );
+    let policy = cluster.file("policy.yaml", &policy);
+    cluster.start_agents_with(1, &["--policy", &policy]);
+    let job = job(&moto, "box", 1, "");
+    let mut running = cluster.start(job, "leader", &["--signing-key", &ada.file]);
+    cluster.agent(0).until(&format!(
+        "job_store: found s3://box/jobs; the operator's policy allows job stores in stores only below s3://box/ada \
+         (signers.ada.store_roots.job_stores, {policy}:8)"
+    ));
+    running.kill_leader();
+    let job = running.wait().into_job();
+    // The policy allows it for other signers.
+    let ran = cluster.start(job, "other", &["--signing-key", &bob.file]).wait();
+    ran.exits_with(0);
     assert_complete(&moto, &ran);
 }

@@ -39,6 +39,22 @@ impl Servers {
         Ok(servers)
     }
 
+    /// The URL of each server, with the login.
+    pub(super) fn urls(&self) -> Vec<String> {
+        let with_login = |address: &ServerAddr| {
+            let mut url = address.clone().into_inner();
+            let (user, password) = match &self.login {
+                None => ("", None),
+                Some(Login::Token(token)) => (&**token, None),
+                Some(Login::Password { user, password }) => (&**user, Some(&**password)),
+            };
+            // Both fail only for URLs without a host.
+            let _ = (url.set_username(user), url.set_password(password));
+            url.to_string()
+        };
+        self.addresses.iter().map(with_login).collect()
+    }
+
     /// The addresses, to show to people.
     pub(super) fn shown(&self) -> String {
         let addresses: Vec<_> = self.addresses.iter().map(ServerAddr::as_url_str).collect();
@@ -99,6 +115,9 @@ mod tests {
         assert_eq!(servers.shown(), "nats://one:4222, tls://two:4333, nats://three");
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(login("nats://a:p%40w@one,nats://a:p%40w@two"), (some("a"), some("p@w")));
+        let servers = Servers::parse("nats://a:p%40w@one:4222,tls://two:4333").unwrap();
+        assert_eq!(servers.urls(), ["nats://a:p%40w@one:4222", "tls://a:p%40w@two:4333"]);
+        assert_eq!(Servers::parse("t%2Fk@one,two").unwrap().urls()[1], "nats://t%2Fk@two");
         assert_eq!(login("nats://secret@one"), (some("secret"), None));
         assert_eq!(login("nats://127.0.0.1:4222"), (None, None));
     }

@@ -100,9 +100,19 @@ pub enum BusError {
         /// What the broker says.
         reason: String,
     },
+    /// The broker forbids a message.
+    #[error(
+        "the broker refuses messages to {subject}: {reason}. Check the permissions of the user at the broker"
+    )]
+    PublishRefused {
+        /// The subject.
+        subject: String,
+        /// What the broker says.
+        reason: String,
+    },
     /// The broker did not answer in time.
     #[error(
-        "the broker did not answer within {} s when subscribing to {subject}. Check that the server runs, and \
+        "the broker did not answer within {} s about the subject {subject}. Check that the server runs, and \
          that this machine can reach it",
         ANSWER_WITHIN.as_secs()
     )]

@@ -26,6 +26,7 @@ pub(super) enum Command {
     Subscribe { subject: String, reply: sync_mpsc::Sender<Result<(), BusError>> },
     Unsubscribe { subject: String },
     Publish { subject: String, payload: Vec<u8> },
+    TryPublish { subject: String, payload: Vec<u8>, reply: sync_mpsc::Sender<Result<(), BusError>> },
     Flush { within: Duration, reply: sync_mpsc::Sender<()> },
 }
 
@@ -104,6 +105,10 @@ impl Runner {
                 }
                 Command::Publish { subject, payload } => {
                     self.publish(&client, subject, payload).await;
+                }
+                Command::TryPublish { subject, payload, reply } => {
+                    let errors = self.errors.clone();
+                    tokio::spawn(try_publish(client.clone(), errors, (subject, payload), reply));
                 }
                 Command::Flush { within, reply } => {
                     tokio::spawn(flush(client.clone(), self.errors.clone(), within, reply));
@@ -218,6 +223,27 @@ impl Subscription {
     }
 }
 
+/// Publishes a message, and waits whether the broker refuses it.
+async fn try_publish(
+    client: Client,
+    errors: Arc<Errors>,
+    (subject, payload): (String, Vec<u8>),
+    reply: sync_mpsc::Sender<Result<(), BusError>>,
+) {
+    let errors = errors.of_broker.subscribe();
+    let publish = async {
+        let published = client.publish(subject.clone(), Bytes::from(payload)).await;
+        published.map_err(|error| error.to_string())?;
+        round_trip(&client, errors, |error| refuses_message(error, &subject)).await
+    };
+    let result = match timeout(ANSWER_WITHIN, publish).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(reason)) => Err(BusError::PublishRefused { subject, reason }),
+        Err(_) => Err(BusError::NoAnswer { subject }),
+    };
+    let _ = reply.send(result);
+}
+
 async fn flush(
     client: Client,
     errors: Arc<Errors>,
@@ -282,6 +308,13 @@ fn is_refusal(error: &str, subject: &str) -> bool {
         || error.starts_with("invalid subject")
 }
 
+/// Whether the broker refuses a message to the subject.
+fn refuses_message(error: &str, subject: &str) -> bool {
+    let error = error.to_lowercase();
+    let refusal = format!("permissions violation for publish to \"{}\"", subject.to_lowercase());
+    error.starts_with(&refusal) || error.starts_with("maximum payload")
+}
+
 async fn next(subscriber: &mut Subscriber) -> Option<Message> {
     poll_fn(|context| Pin::new(&mut *subscriber).poll_next(context)).await
 }
@@ -297,5 +330,7 @@ mod tests {
         assert!(!is_refusal(denied, "Jobs.12"));
         assert!(!is_refusal("Permissions Violation for Publish to \"Jobs.1\"", "Jobs.1"));
         assert!(is_refusal("maximum subscriptions exceeded", "a"));
+        assert!(refuses_message("Permissions Violation for Publish to \"Jobs.1\"", "Jobs.1"));
+        assert!(!refuses_message(denied, "Jobs.1"));
     }
 }

@@ -181,7 +181,7 @@ fn a_restart_of_the_server_is_survived() {
     let start = Instant::now();
     let refused = two.subscribe("b".to_owned()).unwrap_err();
     assert!(start.elapsed() < Duration::from_secs(6));
-    assert!(refused.to_string().contains("did not answer within 5 s when subscribing to b"));
+    assert!(refused.to_string().contains("did not answer within 5 s about the subject b"));
     assert!(two.last_error().is_some());
     server.start_again();
     wait_until("messages flow again", || {

@@ -19,8 +19,9 @@ impl NodeMachine {
         let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && is_quick;
         let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
-            Some(id) => self.assign(id, assignment),
-            None => {
+            Some(id) if !self.is_full => self.assign(id, assignment),
+            // The order may have crossed the message that the disk is full.
+            _ => {
                 let returned = (assignment.mini_batch.id, assignment.attempt);
                 self.report(NodeNews::Returned(vec![returned]));
             }

@@ -16,6 +16,7 @@ impl NodeMachine {
                 .any(|worker| worker.has_initialized && !worker.is_doomed()),
             init_failures: self.init_failures_in_a_row,
             is_pausing: self.is_pausing(),
+            is_full: self.is_full,
             ahead: self.ahead(),
             grants: self.grants,
             is_ending: self.is_ending,
@@ -59,8 +60,8 @@ impl NodeMachine {
     /// are the same.
     pub(super) fn takers(&self, may_take: impl Fn(&LiveWorker) -> bool) -> Vec<(WorkerId, usize)> {
         let mut takers: Vec<(WorkerId, usize)> = Vec::new();
-        let workers = self.workers.iter().filter(|(_, worker)| !self.is_ending && may_take(worker));
-        for (id, worker) in workers {
+        let may_take = |worker: &LiveWorker| !self.is_ending && !self.is_full && may_take(worker);
+        for (id, worker) in self.workers.iter().filter(|(_, worker)| may_take(worker)) {
             let depth = worker.held.len();
             if takers.first().is_some_and(|(_, shortest)| depth < *shortest) {
                 takers.clear();

@@ -36,6 +36,8 @@ pub struct NodeMachine {
     pub(super) room_again_at: Option<Duration>,
     /// Whether a worker of another node is past its `init`.
     pub(super) past_init_elsewhere: bool,
+    /// Whether the machine's disk has no room for more attempts.
+    pub(super) is_full: bool,
     pub(super) is_ending: bool,
 }
 
@@ -57,6 +59,7 @@ impl NodeMachine {
             spawn_again_at: None,
             room_again_at: None,
             past_init_elsewhere: false,
+            is_full: false,
             is_ending: false,
         }
     }
@@ -92,6 +95,7 @@ impl NodeMachine {
             NodeMessage::Overrun(worker, failure) => self.on_overrun(worker, failure),
             NodeMessage::Exited(worker, exit) => self.on_exited(worker, &exit),
             NodeMessage::GpuFree(worker) => self.on_gpu_free(worker),
+            NodeMessage::Full(is_full) => self.is_full = is_full,
             NodeMessage::Inferring(worker, words) => self.on_inferring(worker, words),
             // Deadlines are checked only here: if the node was held up, the messages that have arrived
             // meanwhile are handled first.

@@ -8,9 +8,9 @@ use crate::protocol::{NodeNews, NodePolicy, OtherWorkers};
 impl NodeMachine {
     /// Starts workers until there are as many as wanted. There are fewer only if the job is ending, if `init`
     /// keeps failing (rule I1 in `docs/parallel-run-step.md`), if the machine has no room for another
-    /// process, if a start failed a moment ago, or if new workers wait for a GPU.
+    /// process, if its disk is full, if a start failed a moment ago, or if new workers wait for a GPU.
     pub(super) fn spawn_wanted(&mut self, wanted: u32) {
-        if self.is_ending || self.is_pausing() {
+        if self.is_ending || self.is_full || self.is_pausing() {
             return;
         }
         // A killed worker with a GPU counts until it is gone, because the next worker will get its

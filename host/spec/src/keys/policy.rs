@@ -114,9 +114,16 @@ const OTHER_KEYS: &[Key] = &[
         "Datastores that a job may name. None unless given.",
     ),
     key(
+        "store_roots",
+        KeyKind::Group(STORE_ROOTS),
+        "a map with inputs, side_inputs, outputs and job_stores",
+        "{inputs: [s3://bucket/data/]}",
+        "The addresses in stores below which all objects of a job must be. Any address of the datastores unless given.",
+    ),
+    key(
         "machine",
         KeyKind::Group(MACHINE),
-        "a map with workers, workers_per_tenant, memory and directory",
+        "a map with workers, workers_per_tenant, memory, node_disk, node_disk_free and directory",
         "{workers: 8, memory: 32 GB}",
         "What all jobs on this machine together may use at the same time.",
     ),
@@ -167,6 +174,13 @@ const SIGNER: &[Key] = &[
         "true",
         "As entry_script_stores, for the signer's jobs. false if the signer has roots.",
     ),
+    key(
+        "store_roots",
+        KeyKind::Group(STORE_ROOTS),
+        "a map of uses of addresses to lists of addresses",
+        "{inputs: [s3://bucket/data/ada/]}",
+        "Addresses that replace those of `store_roots` for the signer's jobs. They must be below these.",
+    ),
 ];
 
 /// The keys below `roots`.
@@ -177,6 +191,17 @@ pub(crate) const ROOTS: &[Key] = &[
     folders("outputs", "Where output and parent may be."),
     folders("job_directories", "Where job directories may be."),
     folders("job_stores", "Where job_store may be. Nowhere unless given."),
+];
+
+/// The keys below `store_roots`.
+pub(crate) const STORE_ROOTS: &[Key] = &[
+    addresses("inputs", "Where inputs in stores may be. Nowhere unless given."),
+    addresses(
+        "side_inputs",
+        "Where side inputs and models in stores may be. Nowhere unless given.",
+    ),
+    addresses("outputs", "Where output may be, if it is in a store. Nowhere unless given."),
+    addresses("job_stores", "Where job_store may be, if it is in a store. Nowhere unless given."),
 ];
 
 /// The keys below `machine`.
@@ -203,6 +228,20 @@ pub(crate) const MACHINE: &[Key] = &[
         "The maximum sum of the memory budgets of all these workers.",
     ),
     key(
+        "node_disk",
+        KeyKind::Size { min: 1 << 20, max: u64::MAX },
+        "a size of at least 1 MB (e.g. 200 GB)",
+        "200 GB",
+        "How much of the disk the rows and files of an agent's jobs may take, before the agent takes no more work.",
+    ),
+    key(
+        "node_disk_free",
+        KeyKind::Size { min: 0, max: u64::MAX },
+        "a size (e.g. 10 GB)",
+        "10 GB",
+        "If less is free on the disk of an agent's work folder or cache, the agent takes no more work.",
+    ),
+    key(
         "directory",
         KeyKind::Text,
         "an absolute path to a folder",
@@ -210,6 +249,16 @@ pub(crate) const MACHINE: &[Key] = &[
         "The folder in which jobs count each other's workers.",
     ),
 ];
+
+const fn addresses(name: &'static str, description: &'static str) -> Key {
+    key(
+        name,
+        KeyKind::Texts,
+        "a list of addresses of folders in stores (e.g. s3://bucket/data/)",
+        "[s3://bucket/data/]",
+        description,
+    )
+}
 
 const fn folders(name: &'static str, description: &'static str) -> Key {
     key(

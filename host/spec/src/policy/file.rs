@@ -5,6 +5,7 @@ use super::names::names;
 use super::owner;
 use super::roots::{Roots, RootsReader, allows_stored_scripts};
 use super::signers::{self, LimitsForAll, Signer};
+use super::store_roots::{StoreRoots, StoresForAll};
 use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
 use crate::given_settings::{self, GivenLimits, GivenSettings};
 use crate::measured::Amount;
@@ -37,6 +38,8 @@ pub(super) struct PolicySettings {
     pub(super) models: Option<Located<Vec<String>>>,
     /// Names of the datastores that a job may use.
     pub(super) datastores: Option<Located<Vec<String>>>,
+    /// The addresses below which a job's objects in stores must be. `None` if the policy has none.
+    pub(super) store_roots: Option<StoreRoots>,
     /// Whether an entry script may load models from bytes.
     pub(super) guest_models: Option<Located<bool>>,
     /// Which processes the reports of a job list.
@@ -169,11 +172,16 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
     let mut roots_reader = RootsReader::default();
     let roots = scope.group("roots").map(|group| roots_reader.read(group, None, report));
     let entry_script_stores = scope.bool("entry_script_stores");
+    let names = datastores.as_ref().map_or(&[][..], |names| &names.value);
+    let stores = StoresForAll { roots: None, is_signer: false, datastores: names };
+    let store_roots = scope.group("store_roots");
+    let store_roots = store_roots.map(|group| StoreRoots::read(group, stores, report));
     let for_all = LimitsForAll {
         roots: &roots,
         models: &models,
         datastores: &datastores,
         entry_script_stores: allows_stored_scripts(entry_script_stores.as_ref(), roots.as_ref()),
+        store_roots: store_roots.as_ref(),
     };
     let signers = signers::read(&mut scope, for_all, &mut roots_reader, report);
     roots_reader.refuse_overlaps(report);
@@ -193,6 +201,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         entry_script_stores,
         models,
         datastores,
+        store_roots,
         guest_models,
         machine,
         machine_workers,
@@ -210,6 +219,8 @@ fn machine(
     let workers: Option<Located<u32>> = group.setting("workers");
     let per_tenant: Option<Located<u32>> = group.setting("workers_per_tenant");
     let memory = group.setting("memory");
+    let node_disk = group.setting("node_disk");
+    let node_disk_free = group.setting("node_disk_free");
     let directory = group.text("directory");
     if let Some(directory) = directory.as_ref().filter(|text| !text.value.starts_with('/')) {
         let message = format!(
@@ -226,6 +237,8 @@ fn machine(
         workers: workers.map(|setting| setting.value),
         workers_per_tenant: per_tenant.map(|setting| setting.value),
         memory: memory.map(|setting| setting.value),
+        node_disk: node_disk.map(|setting| setting.value),
+        node_disk_free: node_disk_free.map(|setting| setting.value),
         directory: directory.map(|setting| PathBuf::from(setting.value)),
     };
     (caps, workers_origin, per_tenant_origin)

@@ -8,7 +8,8 @@
 //! - `models`: checks the names of models, and models that the entry script loads from bytes;
 //! - `places`: checks paths against the `roots`; each root is for one use of folders (`folder_use`); `real`:
 //!   resolves a path's links; `overlap`: refuses roots that overlap job directories;
-//! - `stores`: checks the stores that a job may use; `names`: reads lists of names;
+//! - `stores`: checks the stores that a job may use; `store_roots`: the addresses below which its objects must be;
+//!   `names`: reads lists of names;
 //! - `signers`: reads the signers of jobs; `signed`: the policy for the jobs of one of them.
 
 mod amounts;
@@ -24,12 +25,15 @@ mod real;
 mod roots;
 mod signed;
 mod signers;
+mod store_roots;
 mod stores;
 
 #[cfg(test)]
 mod job_store_tests;
 #[cfg(test)]
 mod signers_tests;
+#[cfg(test)]
+mod store_roots_tests;
 #[cfg(test)]
 mod tests;
 

@@ -55,7 +55,9 @@ impl OperatorPolicy {
             return Err(SignerRefusal::Unsigned { signers: names.join(", "), policy: policy() });
         };
         let found = signers.value.iter().find(|signer| signer.keys.contains(&key));
-        let Some(Signer { roots, models, datastores, entry_script_stores, .. }) = found else {
+        let Some(Signer { roots, models, datastores, entry_script_stores, store_roots, .. }) =
+            found
+        else {
             return Err(SignerRefusal::Unknown { key, policy: policy() });
         };
         let mut narrowed = settings.clone();
@@ -66,6 +68,7 @@ impl OperatorPolicy {
         narrowed.roots = roots.clone().or(narrowed.roots);
         narrowed.models = models.clone().or(narrowed.models);
         narrowed.datastores = datastores.clone().or(narrowed.datastores);
+        narrowed.store_roots = store_roots.clone().or(narrowed.store_roots);
         Ok(Self(Some(narrowed)))
     }
 }

@@ -2,6 +2,7 @@
 
 use super::names::names;
 use super::roots::{Roots, RootsReader};
+use super::store_roots::{StoreRoots, StoresForAll};
 use crate::error::ErrorReport;
 use crate::keys::{self, is_name};
 use crate::model::{SignerKey, is_registered_name};
@@ -22,6 +23,8 @@ pub(super) struct Signer {
     /// Whether entry scripts of the signer's jobs may come from the job's store. `None` as above, but `false` if the signer
     /// has roots.
     pub(super) entry_script_stores: Option<Located<bool>>,
+    /// The addresses below which the objects of the signer's jobs must be. `None` as above.
+    pub(super) store_roots: Option<StoreRoots>,
 }
 
 /// The limits for all jobs. Those of a signer must be narrower.
@@ -32,6 +35,7 @@ pub(super) struct LimitsForAll<'a> {
     pub(super) datastores: &'a Option<Located<Vec<String>>>,
     /// Whether entry scripts may come from stores.
     pub(super) entry_script_stores: bool,
+    pub(super) store_roots: Option<&'a StoreRoots>,
 }
 
 /// Reads the signers. `None` if the policy has none.
@@ -80,8 +84,16 @@ fn read_signer(
     {
         own.blame(report, "is true, and the policy's own entry_script_stores is not; a signer's limits must be narrower");
     }
+    let names = datastores.as_ref().or(for_all.datastores.as_ref());
+    let stores = StoresForAll {
+        roots: for_all.store_roots,
+        is_signer: true,
+        datastores: names.map_or(&[][..], |names| &names.value),
+    };
+    let store_roots = group.group("store_roots");
+    let store_roots = store_roots.map(|own| StoreRoots::read(own, stores, report));
     group.report_unread();
-    Signer { name, keys, roots, models, datastores, entry_script_stores }
+    Signer { name, keys, roots, models, datastores, entry_script_stores, store_roots }
 }
 
 fn read_keys(

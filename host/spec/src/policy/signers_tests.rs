@@ -86,7 +86,7 @@ fn wrong_signers_are_refused() {
     policy.yaml:5: signers.carl.keys[0]: found another text: it is a private key, which must stay secret; `sandmill signer show FILE` prints the public key
     policy.yaml:5: signers.carl.keys[1]: found another text: a public key is sandmill-signer: and 64 hexadecimal digits, as `sandmill signer show FILE` prints it
     policy.yaml:6: signers.dan.keys[0]: is also a key of the signer carl
-    policy.yaml:6: signers.dan.color: unknown key; the known keys are name, keys, roots, models, datastores, entry_script_stores
+    policy.yaml:6: signers.dan.color: unknown key; the known keys are name, keys, roots, models, datastores, entry_script_stores, store_roots
     "#);
 }
 

@@ -8,9 +8,9 @@ use crate::raw::RawJob;
 use crate::{JobSpec, JobStorePlace};
 
 impl PolicySettings {
-    /// Refuses stores that are not datastores on the policy's list. A bare address is refused as well:
-    /// Sandmill would open it with the credentials in the operator's own environment, for any user's job.
-    /// `raw`: the job file's settings, for the line numbers.
+    /// Refuses stores that are not datastores on the policy's list, and addresses that are not below its `store_roots`.
+    /// Without `store_roots`, a bare address is refused as well: Sandmill would open it with the credentials in the
+    /// operator's own environment, for any user's job. `raw`: the job file's settings, for the line numbers.
     pub(super) fn check_store_names(
         &self,
         spec: &JobSpec,
@@ -20,19 +20,15 @@ impl PolicySettings {
         let mut reported = String::new();
         for (key, address) in spec.addresses() {
             // Report only one error for each key.
-            if self.allows_store(&address) || reported == key {
+            if reported == key {
                 continue;
             }
-            let message = format!("found {address}; {}", self.stores_rule());
+            let Err(rule) = self.check_address(&address, use_of(&key)) else { continue };
+            let message = format!("found {address}; {rule}");
             let origin = raw.and_then(|raw| raw.origin_of_address(&key));
             report.error(origin.unwrap_or(&SettingOrigin::File), &key, message);
             reported = key;
         }
-    }
-
-    fn allows_store(&self, address: &Address) -> bool {
-        let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
-        matches!(&address.place, StorePlace::Datastore(name) if allowed.contains(name))
     }
 
     /// Refuses a place for the job store that the policy does not allow.
@@ -41,21 +37,42 @@ impl PolicySettings {
             JobStorePlace::Folder(folder) => {
                 self.check_path(FolderUse::JobStores, "job_store", folder, None, report);
             }
-            JobStorePlace::Address(address) if self.allows_store(address) => {}
             JobStorePlace::Address(address) => {
-                let message = format!("found {address}; {}", self.stores_rule());
-                report.error(&SettingOrigin::File, "job_store", message);
+                if let Err(rule) = self.check_address(address, FolderUse::JobStores) {
+                    let message = format!("found {address}; {rule}");
+                    report.error(&SettingOrigin::File, "job_store", message);
+                }
             }
+        }
+    }
+
+    /// Checks an address for one use. The error is the policy's rule.
+    fn check_address(&self, address: &Address, folder_use: FolderUse) -> Result<(), String> {
+        if let StorePlace::Datastore(name) = &address.place
+            && !self.has_datastore(name)
+        {
+            return Err(self.stores_rule());
+        }
+        match (&self.store_roots, &address.place) {
+            (Some(roots), _) => roots.check(address, folder_use).map_err(|(rule, key, origin)| {
+                format!("the operator's policy {rule} ({key}, {})", self.file_and_line(origin))
+            }),
+            (None, StorePlace::Datastore(_)) => Ok(()),
+            (None, _) => Err(self.stores_rule()),
         }
     }
 
     /// Refuses to register something in a datastore that is not on the list.
     pub(super) fn check_registered_store(&self, name: &str, report: &ErrorReport) {
-        let mut allowed = self.datastores.iter().flat_map(|names| &names.value);
-        if !allowed.any(|allowed| allowed == name) {
+        if !self.has_datastore(name) {
             let message = format!("found {name}; {}", self.stores_rule());
             report.error(&SettingOrigin::File, "--datastore", message);
         }
+    }
+
+    fn has_datastore(&self, name: &str) -> bool {
+        let mut allowed = self.datastores.iter().flat_map(|names| &names.value);
+        allowed.any(|allowed| allowed == name)
     }
 
     /// The policy's rule for stores, and where the policy file gives the rule.
@@ -67,5 +84,16 @@ impl PolicySettings {
         };
         let origin = self.datastores.as_ref().map_or(&SettingOrigin::File, |names| &names.origin);
         format!("the operator's policy {rule} (datastores, {})", self.file_and_line(origin))
+    }
+}
+
+/// What a job uses the address at this key for.
+fn use_of(key: &str) -> FolderUse {
+    match key {
+        "output" => FolderUse::Outputs,
+        "job_store" => FolderUse::JobStores,
+        key if key.starts_with("inputs.") => FolderUse::Inputs,
+        key if key.starts_with("models.") => FolderUse::Models,
+        _ => FolderUse::SideInputs,
     }
 }

@@ -295,7 +295,7 @@ fn invalid_policy_files_are_refused() {
     assert_snapshot!(wrong("limits: {memory: lots, memroy: 1}\nenvironment: x\nos_sandbox: strong\nmodels: [1, '', 'digits*']\nmachine: {workers: 0, directory: here}\nname: x\n"), @r#"
     policy.yaml:1: limits.memory: found "lots"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
     policy.yaml:1: limits.memroy: unknown key; did you mean memory?
-    policy.yaml:2: environment: unknown key; the known keys are limits, inference, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, process_lists, roots, entry_script_crates, entry_script_modules, entry_script_stores, models, guest_models, datastores, machine, signers
+    policy.yaml:2: environment: unknown key; the known keys are limits, inference, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, process_lists, roots, entry_script_crates, entry_script_modules, entry_script_stores, models, guest_models, datastores, store_roots, machine, signers
     policy.yaml:3: os_sandbox: found "strong"; expected required, best-effort or off
     policy.yaml:4: models[0]: found 1; expected a text (a number or a truth value in quotes)
     policy.yaml:4: models[1]: found an empty text; expected a name

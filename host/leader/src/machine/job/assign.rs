@@ -46,7 +46,7 @@ impl JobMachine {
             let retry = self.queue.due_retry(turns).map(|retry| retry.failed_on);
             let found = match retry {
                 Some(failed_on) => self.node_for_retry(failed_on),
-                None => self.node_with(|node| node.standing.idle > 0),
+                None => self.node_with(|node| node.free_workers() > 0),
             };
             let Some(id) = found else { break };
             let next = match retry {
@@ -81,14 +81,15 @@ impl JobMachine {
     fn node_for_retry(&self, failed_on: Option<AttemptWorker>) -> Option<NodeId> {
         let is_other_node = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
         let answered = self.nodes.iter().filter(|(_, node)| node.has_answered());
-        let mut free = answered.filter(|(_, node)| node.standing.idle > 0).map(|(id, _)| *id);
+        let mut free = answered.filter(|(_, node)| node.free_workers() > 0).map(|(id, _)| *id);
         let first = free.next();
-        let has_two_idle = |id: NodeId| self.nodes[&id].standing.idle > 1;
+        let has_two_idle = |id: NodeId| self.nodes[&id].free_workers() > 1;
         let with_other_worker = first.filter(|id| is_other_node(*id) || has_two_idle(*id));
-        with_other_worker
-            .or_else(|| free.next())
-            .or(first)
-            .or_else(|| self.node_with(|node| node.standing.awaits_decision == Some(true)))
+        with_other_worker.or_else(|| free.next()).or(first).or_else(|| {
+            self.node_with(|node| {
+                !node.standing.is_full && node.standing.awaits_decision == Some(true)
+            })
+        })
     }
 
     /// Among the nodes that have reported their current state, the first for which `holds` is true.

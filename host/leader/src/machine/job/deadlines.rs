@@ -14,6 +14,7 @@
 //! | the end of a killed process | [`NodePolicy::KILL_GRACE`](crate::protocol::NodePolicy::KILL_GRACE) |
 
 use super::JobMachine;
+use super::node::JobNode;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure};
 use crate::protocol::{NodePolicy, WorkersEnd, WorkersStanding};
 use std::time::Duration;
@@ -57,10 +58,10 @@ impl JobMachine {
     }
 
     /// When the job fails for lack of progress. While a job winds down, this applies only to the writing of
-    /// results. A job that waits for its nodes makes no progress, and does not fail for it. Neither does one whose
-    /// mini-batches wait for a node that can fetch their objects.
+    /// results. A job that waits for its nodes, or until their disks have room, makes no progress, and does not fail for
+    /// it. Neither does one whose mini-batches wait for a node that can fetch their objects.
     fn progress_deadline(&self) -> Option<Duration> {
-        let has_node = self.nodes.values().any(|node| !node.standing.is_ending);
+        let has_node = self.nodes.values().any(JobNode::can_make_progress);
         let waits_for_node = !has_node || self.hopeless_since.is_some();
         let can_work = self.ending.is_none() && !waits_for_node;
         let watched = can_work || !self.committing.is_empty();

@@ -101,10 +101,14 @@ impl JobMachine {
     }
 
     fn on_standing(&mut self, id: NodeId, standing: WorkersStanding) {
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.last_start = standing.last_start.map(|age| self.now.saturating_sub(age));
-            node.standing = standing;
-            (node.wanted, node.retired) = (None, None);
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.last_start = standing.last_start.map(|age| self.now.saturating_sub(age));
+        let could_make_progress = node.can_make_progress();
+        node.standing = standing;
+        (node.wanted, node.retired) = (None, None);
+        if !could_make_progress && node.can_make_progress() {
+            // The job did not have to make progress while the node had no room.
+            self.progressed();
         }
     }
 

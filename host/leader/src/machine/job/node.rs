@@ -28,6 +28,24 @@ pub(super) struct JobNode {
 }
 
 impl JobNode {
+    /// How many of its workers can get an attempt now.
+    pub(super) fn free_workers(&self) -> u32 {
+        if self.standing.is_full { 0 } else { self.standing.idle }
+    }
+
+    /// How many of its live workers have attempts, or can get one. Those of a node whose disk is full cannot.
+    pub(super) fn useful_workers(&self) -> u32 {
+        let WorkersStanding { starting, idle, is_full, .. } = self.standing;
+        let useless = if is_full { starting + idle } else { 0 };
+        self.standing.live() - useless
+    }
+
+    /// Whether the node runs something, or can run something. It cannot if its disk is full.
+    pub(super) fn can_make_progress(&self) -> bool {
+        let WorkersStanding { loading, running, closing, is_full, is_ending, .. } = self.standing;
+        !is_ending && (!is_full || loading + running + closing > 0)
+    }
+
     /// Whether the node has no worker.
     pub(super) fn is_empty(&self) -> bool {
         self.standing.workers() == 0

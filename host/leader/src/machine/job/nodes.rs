@@ -102,7 +102,7 @@ impl JobMachine {
         }
         self.report_past_init();
         let work = count_u32(self.queue.len() + self.granted.len()).min(self.workers());
-        let live: u32 = self.nodes.values().map(|node| node.standing.live()).sum();
+        let live: u32 = self.nodes.values().map(JobNode::useful_workers).sum();
         let mut missing = work.max(u32::from(self.needs_worker_to_close())).saturating_sub(live);
         let mut wants = Vec::new();
         // Ask nodes that had no room last.
@@ -111,7 +111,8 @@ impl JobMachine {
         for (id, node) in open.into_iter().chain(pausing) {
             let live = node.standing.live();
             let more = missing.min(node.workers.saturating_sub(live));
-            if more > 0 && !node.standing.is_ending && !self.is_hopeless(node) {
+            let is_open = !node.standing.is_ending && !node.standing.is_full;
+            if more > 0 && is_open && !self.is_hopeless(node) {
                 missing -= more;
                 wants.push((*id, live + more));
             }

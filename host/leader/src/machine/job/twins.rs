@@ -57,7 +57,7 @@ impl JobMachine {
             let Some(first) = granted.and_then(GrantedMiniBatch::without_twin) else { continue };
             let first_node = first.node;
             let since = first.since;
-            let Some(node) = self.node_besides(first_node, |node| node.standing.idle > 0) else {
+            let Some(node) = self.node_besides(first_node, |node| node.free_workers() > 0) else {
                 self.want_worker_besides(first_node);
                 self.slow.push(id);
                 continue;
@@ -99,12 +99,14 @@ impl JobMachine {
 
     /// Requests a worker for a twin, if no other node has an idle worker and one of them may start another.
     pub(super) fn want_worker_besides(&mut self, avoided: NodeId) {
-        if self.node_besides(avoided, |node| node.standing.starting > 0).is_some() {
+        let has_starting = |node: &JobNode| node.standing.starting > 0 && !node.standing.is_full;
+        if self.node_besides(avoided, has_starting).is_some() {
             return;
         }
         let has_room = |node: &JobNode| {
             let live = node.standing.live();
-            live < node.workers && !node.standing.is_pausing && !self.is_hopeless(node)
+            let is_open = !node.standing.is_pausing && !node.standing.is_full;
+            live < node.workers && is_open && !self.is_hopeless(node)
         };
         if let Some(id) = self.node_besides(avoided, has_room) {
             let live = self.nodes.get(&id).map_or(0, |node| node.standing.live());

@@ -95,7 +95,7 @@ impl JobMachine {
     }
 
     fn node_for_troubled(&mut self, avoided: NodeId, due: Duration) -> Option<NodeId> {
-        let other = self.node_besides(avoided, |node| node.standing.idle > 0);
+        let other = self.node_besides(avoided, |node| node.free_workers() > 0);
         if other.is_some() {
             return other;
         }
@@ -103,14 +103,17 @@ impl JobMachine {
             // Its machine may have no room for workers.
             let may_have_worker = node.standing.live() > 0 || self.now < due;
             let is_other = *id != avoided && may_have_worker;
-            is_other && !node.standing.is_ending && !self.is_hopeless(node)
+            is_other
+                && !node.standing.is_ending
+                && !node.standing.is_full
+                && !self.is_hopeless(node)
         };
         if self.nodes.iter().any(can_work) {
             self.want_worker_besides(avoided);
             return None;
         }
         let same = self.nodes.get(&avoided)?;
-        let is_free = same.has_answered() && same.standing.idle > 0;
+        let is_free = same.has_answered() && same.free_workers() > 0;
         (is_free && self.now >= due).then_some(avoided)
     }
 }

@@ -49,6 +49,8 @@ pub(super) struct ClusterCounts {
     pub(super) unfetched: u32,
     /// Attempts that ran on when another leader took over.
     pub(super) taken_over: u32,
+    /// Nodes whose disk became full while they had attempts.
+    pub(super) full: u32,
 }
 
 #[derive(Debug)]
@@ -146,6 +148,7 @@ impl Cluster {
             (4, _) if self.dice.one_in(16) => self.take_over(),
             (5, Some(id)) if self.dice.one_in(8) => self.lose(id),
             (6, Some(id)) if self.dice.one_in(16) => self.drain(id),
+            (6, Some(id)) if self.dice.one_in(4) => self.change_room(id),
             (6, _) if self.dice.one_in(12) => self.replace_leader(),
             (7 | 8, _) => self.pass_time(),
             (0..=14, Some(id)) => self.deliver_orders(id),
@@ -172,6 +175,7 @@ impl Cluster {
             if self.nodes.values().all(is_useless) {
                 self.join();
             }
+            self.make_room();
             self.step_plan();
             // One result would be too slow in a large cluster.
             (0..1 + self.nodes.len() / 8).for_each(|_| self.commit());
@@ -252,6 +256,30 @@ impl Cluster {
         self.counts.taken_over += running.sum::<u32>();
         if self.nodes.is_empty() {
             self.join();
+        }
+    }
+
+    /// The disk of a node becomes full, or has room again.
+    fn change_room(&mut self, id: NodeId) {
+        let Some(node) = self.nodes.get_mut(&id) else { return };
+        node.is_full = !node.is_full;
+        let is_full = node.is_full;
+        self.counts.full += u32::from(is_full && node.attempts().next().is_some());
+        self.send_to_node(id, NodeMessage::Full(is_full));
+    }
+
+    /// Nodes whose disks are full get room, or leave when their workers have nothing to do.
+    fn make_room(&mut self) {
+        for id in self.nodes.keys().copied().collect::<Vec<_>>() {
+            let Some(node) = self.nodes.get(&id).filter(|node| node.is_full) else { continue };
+            let is_idle = node.attempts().next().is_none() && node.orders.is_empty();
+            // Also in a calm world.
+            let dice = self.dice.below(4);
+            if is_idle && !node.is_draining && dice < 2 {
+                self.drain(id);
+            } else if dice == 3 {
+                self.change_room(id);
+            }
         }
     }
 

@@ -71,6 +71,8 @@ pub(super) struct SimulatedNode {
     results: Vec<(WorkerId, Box<AttemptReport>)>,
     /// Whether the node leaves as soon as its workers have ended.
     pub(super) is_draining: bool,
+    /// Whether its disk is full.
+    pub(super) is_full: bool,
 }
 
 impl SimulatedNode {
@@ -85,6 +87,7 @@ impl SimulatedNode {
             returned: BTreeSet::new(),
             results: Vec::new(),
             is_draining: false,
+            is_full: false,
         }
     }
 
@@ -188,6 +191,7 @@ impl SimulatedNode {
                     self.news.push_back(news);
                 }
                 NodeOutput::Do(NodeAction::Spawn(worker, _)) => {
+                    assert!(!self.is_full, "{worker} is started although the disk is full");
                     let is_new = self.workers.insert(worker, ClusterWorker::default()).is_none();
                     assert!(is_new, "{worker} is started twice");
                     spawned.push(worker);
@@ -217,6 +221,7 @@ impl SimulatedNode {
         let Some(worker) = self.workers.get_mut(id) else { return };
         match action {
             NodeAction::Assign(_, assignment) => {
+                assert!(!self.is_full, "an attempt begins although the disk is full");
                 self.returned.remove(&name_of(&assignment));
                 worker.inbox.push_back(assignment);
             }
@@ -228,6 +233,7 @@ impl SimulatedNode {
             }
             NodeAction::AssignFirst(_, assignment) => {
                 assert!(assignment.objects.is_empty(), "a waiting worker waits for objects");
+                assert!(!self.is_full, "a retry begins although the disk is full");
                 self.returned.remove(&name_of(&assignment));
                 worker.inbox.push_front(assignment);
                 worker.awaits_decision = false;

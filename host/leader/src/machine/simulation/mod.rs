@@ -78,6 +78,7 @@ fn schedules_contain_twins_and_take_overs() {
         let ClusterCounts { twins, cancelled, uncounted_failures, unfetched, .. } = counts;
         sum.take_overs += counts.take_overs;
         sum.taken_over += counts.taken_over;
+        sum.full += counts.full;
         sum.twins += twins;
         sum.cancelled += cancelled;
         sum.uncounted_failures += uncounted_failures;
@@ -87,6 +88,7 @@ fn schedules_contain_twins_and_take_overs() {
     assert!(sum.cancelled > 50 && sum.uncounted_failures > 0, "{sum:?}");
     assert!(sum.unfetched > 50, "{sum:?}");
     assert!(sum.taken_over > 50, "{sum:?}");
+    assert!(sum.full > 50, "{sum:?}");
 }
 
 /// A job on a thousand nodes: in fifty of a million schedules.

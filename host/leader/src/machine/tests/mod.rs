@@ -5,6 +5,7 @@ mod attempts;
 mod cancel;
 mod ending;
 mod fetches;
+mod full_disks;
 mod init;
 mod joined;
 mod leases;

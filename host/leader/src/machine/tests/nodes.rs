@@ -214,7 +214,7 @@ fn notices_of(outputs: &[JobOutput]) -> Vec<String> {
     outputs.iter().filter_map(pick).collect()
 }
 
-fn is_end(output: &JobOutput) -> bool {
+pub(super) fn is_end(output: &JobOutput) -> bool {
     matches!(output, JobOutput::Order(_, Order::End(WorkersEnd::AtOnce)))
 }
 
