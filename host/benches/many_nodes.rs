@@ -21,8 +21,8 @@ use sandmill::protocol::{
 use sandmill::spec::{self, JobSpec, LoadContext, MachineSize, NoRegistry};
 use sandmill::{Cancel, Datastores, OperatorPolicy};
 use sandmill_bus::{
-    BUS_PROTOCOL, Broker, Bus, BusMessage, Channel, FromNode, JobForNode, Link, OFFERS, Offer,
-    Packet, ToNode, decode_message, queue, report_messages, to_leader, to_node,
+    BUS_PROTOCOL, Broker, Bus, BusMessage, Channel, FromNode, JobForNode, Link, NodeBackends,
+    OFFERS, Offer, Packet, ToNode, decode_message, queue, report_messages, to_leader, to_node,
 };
 use sandmill_files::PartFile;
 use std::cmp::Reverse;
@@ -434,6 +434,7 @@ impl SimulatedNode {
             component: component.clone(),
             settings: settings.clone(),
             workers: spec.process_count,
+            backends: NodeBackends::default(),
         });
         Ok(())
     }

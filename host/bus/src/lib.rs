@@ -32,8 +32,8 @@ pub use leading::{
 };
 pub use link::{Chunk, Frame, Link, LinkError, MAX_MESSAGE};
 pub use messages::{
-    BUS_PROTOCOL, ExpectedJob, FromNode, JobForNode, KeptPart, MessageError, OFFERS, Offer,
-    OfferSignature, Packet, StoredPack, ToNode, WorkDigest, decode_message, encode_message,
+    BUS_PROTOCOL, ExpectedJob, FromNode, JobForNode, KeptPart, MessageError, NodeBackends, OFFERS,
+    Offer, OfferSignature, Packet, StoredPack, ToNode, WorkDigest, decode_message, encode_message,
     messages_of, publish, queue, report_messages, to_leader, to_node,
 };
 pub use nats::{Broker, BrokerServer, Bus, BusError, BusMessage};

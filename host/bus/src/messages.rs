@@ -105,6 +105,8 @@ pub enum FromNode {
         settings: Vec<(String, String)>,
         /// The most workers at the same time.
         workers: u32,
+        /// What computes with models there.
+        backends: NodeBackends,
     },
     /// The agent cannot run the job, for this reason.
     Declined(String),
@@ -135,6 +137,15 @@ impl FromNode {
             | Self::Leaving(_) => &[],
         }
     }
+}
+
+/// What computes with models on a node. Empty if the job has no models.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeBackends {
+    /// The libraries, with their versions.
+    pub libraries: Vec<String>,
+    /// The kinds of devices: `CPU`, or the names of the GPUs that workers get.
+    pub devices: Vec<String>,
 }
 
 /// The part of an agent in a job whose workers go on for another leader.

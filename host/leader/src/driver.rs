@@ -400,6 +400,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             NodeReport::News(_)
             | NodeReport::Changed
             | NodeReport::Joined { .. }
+            | NodeReport::MixedBackends(_)
             | NodeReport::Lost
             | NodeReport::Notice(_)
             | NodeReport::Arrived

@@ -1,6 +1,7 @@
 //! The identity of a job: the settings that decide its rows. They must be the same for a job to resume, or
 //! for its result to be reused. Time-outs, limits, thresholds and the number of workers are not part of it.
 
+use super::chosen_backends::GUEST_MODELS;
 use crate::model::{
     Address, Backend, Compression, CsvFormat, InferenceSettings, InputKind, JobInput, Mount,
     OutputFormat, OutputLayout, SliceSize, TableInput, hex,
@@ -287,7 +288,7 @@ impl IdentitySettings {
             }
         }
         if *allow_guest_models {
-            self.insert("inference.allow_guest_models", &backend_value(Backend::Auto));
+            self.insert(GUEST_MODELS, &backend_value(Backend::Auto));
         }
     }
 

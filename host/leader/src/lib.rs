@@ -20,6 +20,7 @@
 //! - `resume` decides what to do with a job that was run before: `identity` lists its settings,
 //!   `differences` compares them with those of the earlier run, and `verify` does the same for its
 //!   inputs. These modules do not know how a node is built.
+//!   `chosen_backends` are the libraries that machines choose for models.
 //! - `settings_in_force` collects the settings that the state machine enforces.
 //! - `driver` runs a `job`, with the parts that `start` starts. `intake` receives the plan, `commit` is the
 //!   thread that commits what workers finished, and `control` is the thread that answers the job's owner.
@@ -36,6 +37,7 @@
 )]
 
 mod cancel_requests;
+mod chosen_backends;
 mod claim;
 mod claim_error;
 mod claim_folders;
@@ -83,9 +85,10 @@ mod verify;
 mod view_error;
 
 pub use cancel_requests::{CancelRequest, CancelRequests};
+#[cfg(any(test, feature = "testing"))]
+pub use chosen_backends::{backend_names, without_chosen_backends};
 pub use claim::Claim;
 pub use claim_error::ClaimError;
-#[cfg(any(test, feature = "testing"))]
 pub use commit::fuzz_recovery;
 pub use commit::{Make, OutputFileError};
 pub use copied_logs::{clear_copied_logs, copied_logs, copied_logs_folder};

@@ -76,6 +76,10 @@ pub struct RemoteWork {
     pub component: String,
     /// The names and values of the settings that decide the job's rows.
     pub settings: Vec<(String, String)>,
+    /// The libraries that may compute with models, with their versions. Empty if the job has no models.
+    pub backends: Vec<String>,
+    /// Whether nodes may have other libraries, or other devices than each other.
+    pub allow_mixed: bool,
     /// The number of machines that the job asks for.
     pub node_count: u32,
     /// What was found in the stores of the inputs.

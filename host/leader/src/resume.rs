@@ -1,5 +1,6 @@
 //! Decides what to do with a job that was run before: resume it, reuse its result, or refuse it.
 
+use super::chosen_backends::{backend_names, without_chosen_backends};
 use super::claim::JobDirLock;
 use super::differences::differences;
 use super::identity::settings;
@@ -200,6 +201,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
             job_file_sha256: self.spec.job_file_sha256.clone(),
             component: self.found.component.clone(),
             settings: settings(&self.spec, &self.found),
+            backends: backend_names(&self.found),
+            allow_mixed: self.spec.settings.allow_mixed_backends,
             node_count: self.spec.node_count,
             listed: self.found.listed.clone(),
         })
@@ -361,7 +364,15 @@ impl<N: JobOnNode> ReadyToResume<N> {
             settings: settings(&self.spec, &self.found),
             ..was.clone()
         };
-        if let Some(differences) = differences(&was, &is) {
+        let [earlier, now] =
+            [&was, &is].map(|identity| match self.spec.settings.allow_mixed_backends {
+                true => JobIdentity {
+                    settings: without_chosen_backends(&identity.settings),
+                    ..identity.clone()
+                },
+                false => identity.clone(),
+            });
+        if let Some(differences) = differences(&earlier, &now) {
             return Err(InputsChanged(differences).into());
         }
         if let Some(output) = held.earlier_output().filter(|output| output != held.output()) {

@@ -58,6 +58,9 @@ impl Spans {
                     debug!(mini_batch = id.0, node, seconds, median_seconds, "a twin begins");
                 });
             }
+            EventKind::MixedBackends { node, backends } => {
+                self.job.in_scope(|| warn!(node, backends, "the node has other backends"));
+            }
             _ => self.observe_worker(kind),
         }
     }

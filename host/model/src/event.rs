@@ -165,6 +165,13 @@ pub enum EventKind {
         /// Whether the attempt would have been a success.
         succeeded: bool,
     },
+    /// A node computes models with other backends than the job, as the job allows (`allow_mixed_backends`).
+    MixedBackends {
+        /// The node's number.
+        node: u32,
+        /// Its libraries with their versions, and its devices.
+        backends: String,
+    },
     /// A mini-batch takes much longer than most near the job's end. Another node makes a second attempt (a twin)
     /// with the same number, while the first one continues.
     TwinGranted {

@@ -385,6 +385,10 @@ pub struct JobResult {
     /// script is itself a component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
+    /// The backends with which nodes have computed models in this run, if they are not those of the job
+    /// (`allow_mixed_backends`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mixed_backends: Vec<String>,
 }
 
 impl JobResult {

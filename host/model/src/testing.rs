@@ -82,6 +82,7 @@ impl JobResult {
             inference: InferenceStats::default(),
             os_sandbox: WallState::default(),
             runtime: None,
+            mixed_backends: Vec::new(),
         }
     }
 }

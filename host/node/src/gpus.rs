@@ -9,12 +9,15 @@ use crate::gpu::{Inventory, MemoryWatch, Nvidia};
 use crate::machine_slots::{Devices, LeasedDevices, SlotsError};
 use crate::model::{GpuLease, InferenceSettings};
 use crate::spec::JobSpec;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// The GPUs that the job has taken. Other jobs can take them after this is dropped and the workers are gone.
 #[derive(Debug, Default)]
 pub(super) struct LeasedGpus {
     leases: Vec<GpuLease>,
+    /// The kinds of these GPUs, each once.
+    kinds: BTreeSet<String>,
     /// Holds the locks.
     _taken: LeasedDevices,
     /// `None` if no driver reports GPU memory.
@@ -51,9 +54,15 @@ impl LeasedGpus {
             let busy: Vec<(u32, Option<u32>)> = busy.collect();
             lacking_notice(leases.len(), most, &busy, inventory.missing.as_deref())
         });
+        let is_leased = |index: u32| leases.iter().any(|lease| lease.index == index);
+        let leased = inventory.gpus.iter().filter(|gpu| is_leased(gpu.index));
+        let mut kinds: BTreeSet<String> = leased.map(|gpu| gpu.name.clone()).collect();
+        if kinds.is_empty() && !leases.is_empty() {
+            kinds.insert("GPU".to_owned());
+        }
         let memory = nvidia.ok().filter(|_| inventory.known && !leases.is_empty());
         let memory = memory.map(|nvidia| MemoryWatch::new(nvidia, &leases));
-        Ok((Self { leases, _taken: taken, memory }, notice))
+        Ok((Self { leases, kinds, _taken: taken, memory }, notice))
     }
 
     /// Compiles tract's kernels for the GPUs if tract may run a model on a GPU. Returns a notice if that
@@ -89,6 +98,14 @@ impl LeasedGpus {
     /// Whether the job has no GPUs.
     pub(super) fn is_empty(&self) -> bool {
         self.leases.is_empty()
+    }
+
+    /// The kinds of devices that compute for the job.
+    pub(super) fn kinds(&self) -> Vec<String> {
+        match self.kinds.is_empty() {
+            true => vec!["CPU".to_owned()],
+            false => self.kinds.iter().cloned().collect(),
+        }
     }
 
     pub(super) fn indices(&self) -> Vec<u32> {

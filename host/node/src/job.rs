@@ -114,6 +114,11 @@ impl NodeJob {
         wait_for(&self.staged.objects, &self.options, say);
     }
 
+    /// The kinds of devices that compute for the job: `CPU`, or the names of the GPUs that it has leased.
+    pub fn device_kinds(&self) -> Vec<String> {
+        self.gpus.kinds()
+    }
+
     /// Leases the GPUs that the job may have, and prepares them. Returns notices for the user.
     ///
     /// # Errors

@@ -22,6 +22,7 @@ pub fn explain_json(history: &History, paths: &ReportPaths) -> Value {
         "worker_exits": {"count": history.exit_count, "first": exits},
         "late_attempts": history.late,
         "twins": history.twins,
+        "mixed_backends": history.mixed_backends,
         "failed_items": items,
         "slowest": history.slowest.iter().map(attempt).collect::<Vec<_>>(),
         "median_run_seconds": history.median_run(),

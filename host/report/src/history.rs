@@ -62,6 +62,8 @@ pub struct History {
     pub late: u64,
     /// The number of second attempts at slow mini-batches, made while the first one continued.
     pub twins: u64,
+    /// The backends of nodes that compute models in another way than the job, by the nodes' numbers.
+    pub mixed_backends: BTreeMap<u32, String>,
     /// The mini-batches whose last attempt failed and that wait for the next one.
     pub waiting: HashSet<MiniBatchId>,
     /// The live workers, by name.
@@ -302,6 +304,11 @@ impl History {
             }
             EventKind::AttemptDiscarded { .. } => self.late += 1,
             EventKind::TwinGranted { .. } => self.twins += 1,
+            EventKind::MixedBackends { node, backends }
+                if self.mixed_backends.len() < MAX_ITEMS =>
+            {
+                self.mixed_backends.insert(node, backends);
+            }
             EventKind::AttemptCancelled { worker, .. } => {
                 self.set_activity(&worker, WorkerActivity::Waiting, at);
             }

@@ -198,6 +198,13 @@ impl Reporter for MasterRole {
                 );
                 self.note(at, LineLevel::Info, &text)
             }
+            EventKind::MixedBackends { node, backends } => {
+                let text = format!(
+                    "node {node} computes models by {backends}, and not as other nodes; the job allows it \
+                     (allow_mixed_backends)"
+                );
+                self.note(at, LineLevel::Warning, &text)
+            }
             EventKind::AttemptCancelled { worker, id, attempt, by } => {
                 let text = format!(
                     "mini-batch {id}, attempt {attempt}: {worker} is ended, because {by} has succeeded"

@@ -77,6 +77,13 @@ fn add_inference(text: &mut ResultText, result: &JobResult) {
         line.push_str("; a model that is meant for a GPU fell back to cpu, as the job allows");
     }
     text.line("inference", &line);
+    if !result.mixed_backends.is_empty() {
+        let others = result.mixed_backends.join("; ");
+        text.line(
+            "mixed",
+            &format!("some nodes computed models by {others} (allow_mixed_backends)"),
+        );
+    }
 }
 
 /// Adds what remains of a job that did not complete.

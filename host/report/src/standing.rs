@@ -39,6 +39,10 @@ pub fn job_status_text(history: &History, is_running: bool, now: Timestamp) -> S
         };
         line("", &format!("{name}: {doing}, for {}{gpu}", since(worker.since)));
     }
+    for (node, backends) in &history.mixed_backends {
+        let backends = first_line(backends);
+        line("mixed", &format!("node {node} computes models by {backends} (allow_mixed_backends)"));
+    }
     if let Some(reason) = &history.winding_down {
         line("winding down", &first_line(reason));
     }

@@ -202,6 +202,7 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
         "rows": history.rows,
         "processor_seconds": history.processor_seconds,
         "bytes_read": history.bytes_read,
+        "mixed_backends": history.mixed_backends,
         "workers": workers,
         "output": found.paths.output,
         "result": history.result.as_ref().or(state.result.as_ref()).filter(|_| !now.is_live()),

@@ -129,6 +129,10 @@ pub(super) struct OptionSettings {
     /// Takes only the first N items of each input (rows of a table, or files), for a first try.
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroU64>,
+    /// With a broker: machines may compute models with other libraries, versions or devices than each other; the same
+    /// as --set allow_mixed_backends=true.
+    #[arg(long)]
+    allow_mixed: bool,
     /// Runs only this share of the mini-batches, such as 1%, for a first try; the same as --set
     /// sample=PERCENT.
     #[arg(long, value_name = "PERCENT", conflicts_with = "limit")]
@@ -141,7 +145,8 @@ impl OptionSettings {
         let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
         let gpus = self.gpus.map(|n| ("gpus", n.to_string()));
         let sample = self.sample.as_ref().map(|share| ("sample", share.clone()));
-        let given = processes.into_iter().chain(gpus).chain(sample);
+        let mixed = self.allow_mixed.then(|| ("allow_mixed_backends", "true".to_owned()));
+        let given = processes.into_iter().chain(gpus).chain(sample).chain(mixed);
         let given = given.map(|(key, n)| (key.to_owned(), n));
         sets.iter().cloned().chain(given).collect()
     }

@@ -67,11 +67,12 @@ impl JobPart {
             self.end = Some(PartEnd::Followed);
             return;
         }
-        let PreparedPart { component, settings, workers, .. } = &work.prepared;
+        let PreparedPart { component, settings, workers, backends, .. } = &work.prepared;
         let prepared = FromNode::Prepared {
             component: component.clone(),
             settings: settings.clone(),
             workers: *workers,
+            backends: backends.clone(),
         };
         let held = work.running.follow_leader();
         let syncing = self.syncing.iter().flat_map(|syncing| syncing.ended.iter().copied());

@@ -356,6 +356,7 @@ impl JobPart {
             component: prepared.component.clone(),
             settings: prepared.settings.clone(),
             workers: prepared.workers,
+            backends: prepared.backends.clone(),
         });
         let PreparedPart { folder, objects, .. } = &prepared;
         let logs = matches!(durable, Durable::Store(..))

@@ -128,6 +128,8 @@ mod tests {
             job_file_sha256: "aa".to_owned(),
             component: "bb".to_owned(),
             settings: Vec::new(),
+            backends: Vec::new(),
+            allow_mixed: false,
             node_count: 1,
             listed: ListedInputs::default(),
         };

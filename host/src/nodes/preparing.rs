@@ -7,9 +7,10 @@ use super::proof::is_shared;
 use super::scratch::Scratch;
 use super::signed_job::{check_asked, check_found, check_job_file};
 use super::spill_fetch::SpillFetch;
-use crate::bus::{JobForNode, Offer};
+use crate::bus::{JobForNode, NodeBackends, Offer};
 use crate::engine::{
-    JobFile, LogStore, is_run_id, make_worker_folders, node_request, settings, worker_dir,
+    JobFile, LogStore, backend_names, is_run_id, make_worker_folders, node_request, settings,
+    worker_dir,
 };
 use crate::model::JobDir;
 use crate::node::{self, NodeJob, NodeRole, SpillCopies};
@@ -38,6 +39,8 @@ pub(super) struct PreparedPart {
     pub(super) settings: Vec<(String, String)>,
     /// The most workers at the same time.
     pub(super) workers: u32,
+    /// What computes with models.
+    pub(super) backends: NodeBackends,
     /// Keeps the files of the entry script.
     _fetched: FetchedJob,
 }
@@ -91,6 +94,9 @@ pub(super) fn prepare(
         job.own_folder();
         job.give_models()?;
     }
+    let libraries = backend_names(&found);
+    let devices = if libraries.is_empty() { Vec::new() } else { job.device_kinds() };
+    let backends = NodeBackends { libraries, devices };
     let component = found.component;
     Ok(PreparedPart {
         job,
@@ -102,6 +108,7 @@ pub(super) fn prepare(
         component,
         settings,
         workers,
+        backends,
         _fetched: fetched,
     })
 }

@@ -42,6 +42,28 @@ pub(super) fn take_number(
     }
 }
 
+/// The object that records which backends compute with the job's models, once a node has joined.
+fn backends_object(run: &str) -> String {
+    format!("{}/backends", folder(run))
+}
+
+/// Which backends compute with the job's models. `None` if no node has joined.
+///
+/// # Errors
+/// If the store cannot be read.
+pub(super) fn recorded_backends(store: &dyn LogStore, run: &str) -> io::Result<Option<Vec<u8>>> {
+    store.read(&backends_object(run))
+}
+
+/// Records which backends compute with the job's models, unless that was done.
+///
+/// # Errors
+/// If the store cannot be written.
+pub(super) fn record_backends(store: &dyn LogStore, run: &str, bytes: &[u8]) -> io::Result<()> {
+    store.make_folder(&folder(run))?;
+    store.create(&backends_object(run), bytes).map(drop)
+}
+
 /// Whether a node has had this number.
 ///
 /// # Errors

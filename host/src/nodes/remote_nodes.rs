@@ -16,8 +16,8 @@ use super::store_work::StoreWork;
 use super::uncommitted_packs::UncommittedPacks;
 use super::upload::{epoch_of, is_incarnation, rows_name};
 use crate::bus::{
-    BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, KeptPart, OFFERS, Packet,
-    PacketError, ToNode, decode_message, publish, to_leader,
+    BUS_PROTOCOL, Bus, BusError, BusMessage, Frame, FromNode, KeptPart, NodeBackends, OFFERS,
+    Packet, PacketError, ToNode, decode_message, publish, to_leader,
 };
 use crate::engine::RemoteWork;
 use crate::model::{MiniBatchSet, NodeId, TableFormat, is_random_name, printable};
@@ -75,6 +75,9 @@ pub(crate) struct RemoteNodes {
     nodes: NodeTable,
     /// How tables are read. `None` until the planner has inspected them.
     tables: Option<Vec<TableFormat>>,
+    /// What computes with the job's models: the libraries of the first leader, and the devices of the first node. `None`
+    /// until a node has joined.
+    backends: Option<NodeBackends>,
     /// Reports that the leader has not taken yet.
     pending: VecDeque<NodeReports>,
     /// The packs of nodes that the leader has read, until they are committed.
@@ -128,6 +131,7 @@ impl RemoteNodes {
             start: Instant::now(),
             nodes: NodeTable::default(),
             tables: None,
+            backends: None,
             pending: VecDeque::new(),
             packs: UncommittedPacks::default(),
             said: BTreeSet::new(),
@@ -395,8 +399,11 @@ impl RemoteNodes {
                     node.dismiss(&ToNode::NotNeeded);
                 }
             }
-            (Ok(FromNode::Prepared { component, settings, workers }), NodeStage::Prepares(_)) => {
-                self.on_prepared(incarnation, &component, &settings, workers);
+            (
+                Ok(FromNode::Prepared { component, settings, workers, backends }),
+                NodeStage::Prepares(_),
+            ) => {
+                self.on_prepared(incarnation, (&component, &settings), workers, &backends);
             }
             (Ok(FromNode::Declined(reason)), NodeStage::Prepares(_)) => {
                 self.decline(incarnation, &printable(&reason));

@@ -20,6 +20,7 @@ pub(super) fn is_allowed(report: &NodeReport, node: NodeId) -> bool {
         | NodeReport::Wall(_) => true,
         NodeReport::Changed
         | NodeReport::Joined { .. }
+        | NodeReport::MixedBackends(_)
         | NodeReport::Lost
         | NodeReport::Planned(_)
         | NodeReport::NoSpace(_)

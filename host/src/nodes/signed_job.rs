@@ -3,6 +3,7 @@
 
 use super::agent_error::AgentError;
 use crate::bus::{ExpectedJob, JobForNode, Offer, OfferError};
+use crate::engine::without_chosen_backends;
 use crate::model::printable;
 use crate::spec::{JobSpec, OperatorPolicy, SignerRefusal};
 
@@ -79,11 +80,13 @@ pub(super) fn check_found(
     if different.is_empty() { Ok(()) } else { Err(AgentError::Different(different.join(", "))) }
 }
 
-/// The names of the settings that the node found with other values than the leader.
+/// The names of the settings that the node found with other values than the leader. The libraries that machines choose for
+/// models do not count: [`NodeBackends`](crate::bus::NodeBackends) are compared.
 pub(super) fn differing_settings(
     leader: &[(String, String)],
     node: &[(String, String)],
 ) -> Vec<String> {
+    let [leader, node] = [leader, node].map(without_chosen_backends);
     let changed = leader.iter().filter(|setting| !node.contains(setting));
     let is_known = |name: &String| leader.iter().any(|(known, _)| known == name);
     let added = node.iter().filter(|(name, _)| !is_known(name));

@@ -3,7 +3,7 @@
 
 use super::log_tails::NodeTails;
 use super::pack::{ended_worker, success_of};
-use super::proof::{take_number, was_given};
+use super::proof::{record_backends, recorded_backends, take_number, was_given};
 use super::remote_node::ReportedPack;
 use super::row_mirror::{MirrorError, RowMirror};
 use super::uncommitted_packs::PackInStore;
@@ -44,9 +44,21 @@ pub(super) struct StoreResult {
 #[derive(Debug)]
 pub(super) enum StoreOutcome {
     /// The node has this number. The text is the proof in its object.
-    Number(Result<NodeId, String>, String),
+    Number(Result<GivenNumber, String>, String),
+    /// The backends of the job are recorded.
+    Recorded,
+    /// The backends of the job could not be recorded, for this reason.
+    NotRecorded(String),
     /// The rows and files of these reports are in the leader's job directory. They were in this pack.
     Fetched(Result<Vec<NodeReport>, FetchError>, PackInStore),
+}
+
+/// A number of a node.
+#[derive(Debug)]
+pub(super) struct GivenNumber {
+    pub(super) number: NodeId,
+    /// What the store records of the job's backends. `None` if it records nothing, or if the job has no models.
+    pub(super) backends: Option<Vec<u8>>,
 }
 
 /// Why the rows and files of reports are not on this machine.
@@ -93,6 +105,8 @@ struct Shared {
     run: String,
     /// The number that the next node probably gets.
     next_number: AtomicU32,
+    /// Whether the job has models.
+    has_models: bool,
     /// The folder for what is being read.
     temporary: PathBuf,
     /// `None` if nodes write to a folder that all machines share.
@@ -110,6 +124,7 @@ impl StoreWork {
             objects: work.objects.clone(),
             run: work.run.clone(),
             next_number: AtomicU32::new(0),
+            has_models: !work.backends.is_empty(),
             temporary: work.folder.work(),
             mirror: (!work.is_folder_shared).then(mirror),
             tails: (!work.is_folder_shared).then(tails),
@@ -159,12 +174,27 @@ impl StoreWork {
                         take_number(&*shared.objects, &shared.run, &shared.next_number, &proof)
                     }
                 };
+                let number = number.and_then(|number| shared.with_backends(number));
                 match number {
                     Err(_) if begun.elapsed() < NUMBER_PATIENCE => thread::sleep(PAUSE),
                     number => {
                         let number = number.map_err(|error| error.to_string());
                         return StoreOutcome::Number(number, proof);
                     }
+                }
+            }
+        });
+    }
+
+    /// Records the backends of the job, unless that was done. The incarnation is that of the node that has them.
+    pub(super) fn record_backends(&self, incarnation: &str, bytes: Vec<u8>) {
+        self.spawn(incarnation, move |shared| {
+            let begun = Instant::now();
+            loop {
+                match record_backends(&*shared.objects, &shared.run, &bytes) {
+                    Ok(()) => return StoreOutcome::Recorded,
+                    Err(_) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+                    Err(error) => return StoreOutcome::NotRecorded(error.to_string()),
                 }
             }
         });
@@ -224,6 +254,15 @@ impl StoreWork {
 }
 
 impl Shared {
+    /// The number, and what the store records of the job's backends.
+    fn with_backends(&self, number: NodeId) -> io::Result<GivenNumber> {
+        let backends = match self.has_models {
+            true => recorded_backends(&*self.objects, &self.run)?,
+            false => None,
+        };
+        Ok(GivenNumber { number, backends })
+    }
+
     fn fetch(
         &self,
         node: NodeId,

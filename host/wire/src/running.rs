@@ -311,6 +311,9 @@ pub enum NodeReport {
     /// The state of the node's workers has changed: the leader should ask for their
     /// [standing](NodeNews::Standing).
     Changed,
+    /// The node computes models with these backends, and not with those of the job. Only the leader's own machine reports
+    /// this.
+    MixedBackends(String),
     /// The node takes part in the job from now on. It runs at most this many workers at the same time.
     Joined {
         /// The most workers.

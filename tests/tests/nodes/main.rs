@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
+mod backends;
 mod chaos;
 mod chaos_jobs;
 mod cluster;

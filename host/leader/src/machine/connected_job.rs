@@ -181,6 +181,7 @@ impl<N: OrderTarget> ConnectedJob<N> {
                 NodeReport::Arrived => Some(JobMessage::Arrived),
                 NodeReport::NoSpace(text) => Some(JobMessage::NoSpace(text)),
                 NodeReport::Joined { workers } => Some(JobMessage::NodeJoined(node, workers)),
+                NodeReport::MixedBackends(text) => Some(JobMessage::MixedBackends(node, text)),
                 NodeReport::Lost => Some(JobMessage::NodeLost(node)),
                 // Ask for the current state, because an earlier message may have led to an order.
                 NodeReport::Changed => self.standing(node),

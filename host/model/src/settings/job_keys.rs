@@ -1,9 +1,8 @@
 //! The table of the keys at the top level of a job file, in the order of the docs.
 
-/// Calls the macro `$generate` with the table. The first word of a row says who uses the setting: `job` (the
-/// leader and the node), `worker` (also the workers), or `composed` (`sandmill-spec` has separate code that
-/// reads and checks it, and may combine it with other keys). The folder's `mod.rs` explains the fields of a
-/// row. A code after a field, such as `C25`, is a rule in docs/parallel-run-step.md.
+/// Calls the macro `$generate` with the table. The first word of a row says who uses the setting: `job` (the leader
+/// and the node), `worker` (also the workers), or `composed` (`sandmill-spec` has separate code for it). The folder's
+/// `mod.rs` explains the fields. A code after a field, such as `C25`, is a rule in docs/parallel-run-step.md.
 #[macro_export]
 macro_rules! job_keys {
     ($generate:ident) => {
@@ -252,6 +251,17 @@ macro_rules! job_keys {
                 prs: PrsNames::Key("`node_count`", "`resources.instance_count`"),
                 rows: DecidesRows::Not("it changes only which machine computes"),
                 ceiling: no "it only says how many machines of the broker the job may use",
+            }
+            job allow_mixed_backends: bool => {
+                kind: KeyKind::Bool,
+                default: "false",
+                expected: BOOL_EXPECTED,
+                example: "true",
+                description: "Whether machines may compute models with other libraries, versions or devices than each other.",
+                docs: "Whether the [machines](nodes.md#backends-of-models) of one job may compute models with other libraries, versions or devices (also `sandmill run --allow-mixed`). The last digits of results may then depend on the machine. The events and the result of the job list such machines.",
+                prs: PrsNames::Unknown,
+                rows: DecidesRows::Not("it only says whether machines may differ, and the result records if they do"),
+                ceiling: no "it only says whether machines may differ; each machine has its own policy",
             }
             worker output_action: OutputAction => {
                 kind: KeyKind::Choice(|| OutputAction::ALL.map(OutputAction::name).to_vec()),

@@ -1,7 +1,7 @@
 //! The order in which the leader passes on what nodes report, if it must first read their rows in the job's store.
 
 use super::super::remote_node::{NodeStage, RemoteNode, Reported, ReportedPack};
-use super::super::store_work::{FetchError, StoreOutcome, StoreResult};
+use super::super::store_work::{FetchError, GivenNumber, StoreOutcome, StoreResult};
 use super::super::uncommitted_packs::PackInStore;
 use super::super::upload::rows_name;
 use super::RemoteNodes;
@@ -11,8 +11,12 @@ use crate::protocol::{NodeReport, NodeReports};
 
 impl RemoteNodes {
     /// Asks a node that has a number now to prepare the job.
-    fn on_number(&mut self, incarnation: &str, number: Result<NodeId, String>, proof: String) {
+    fn on_number(&mut self, incarnation: &str, given: Result<GivenNumber, String>, proof: String) {
         let now = self.now();
+        let number = given.map(|GivenNumber { number, backends }| {
+            self.know_backends(backends.as_deref());
+            number
+        });
         let is_waiting = |node: &&mut RemoteNode| node.stage == NodeStage::Waits;
         let is_taken = number.as_ref().is_ok_and(|number| self.nodes.has_number(*number));
         let Some(node) = self.nodes.get_mut(incarnation).filter(is_waiting) else { return };
@@ -85,6 +89,14 @@ impl RemoteNodes {
         match outcome {
             StoreOutcome::Number(number, proof) => self.on_number(&incarnation, number, proof),
             StoreOutcome::Fetched(fetched, pack) => self.on_fetched(&incarnation, fetched, pack),
+            StoreOutcome::Recorded => {}
+            StoreOutcome::NotRecorded(error) => {
+                let text = format!(
+                    "the backends of the job's models cannot be recorded in its store: {error}; another leader would \
+                     not compare nodes with them"
+                );
+                self.notice(NodeId::ONLY, text);
+            }
         }
         self.flush_links();
     }

@@ -159,6 +159,7 @@ impl JobMachine {
             inference: self.inference,
             os_sandbox: Default::default(),
             runtime: None,
+            mixed_backends: std::mem::take(&mut self.mixed_backends).into_iter().collect(),
         };
         self.act(JobAction::Finish(Box::new(result)));
     }

@@ -10,6 +10,9 @@ use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, WorkerI
 use crate::protocol::{Order, WorkersEnd};
 use std::time::Duration;
 
+/// The most backends that the result lists.
+const MAX_MIXED: usize = 20;
+
 impl JobMachine {
     pub(super) fn on_node_joined(&mut self, node: NodeId, workers: u32) {
         self.nodes.insert(node, JobNode { workers, ..JobNode::default() });
@@ -18,6 +21,14 @@ impl JobMachine {
         self.progressed();
         if self.ending.is_some() {
             self.order(node, Order::End(WorkersEnd::AtOnce));
+        }
+    }
+
+    /// Records that a node computes models with other backends than the job.
+    pub(super) fn on_mixed_backends(&mut self, node: NodeId, backends: String) {
+        self.emit(EventKind::MixedBackends { node: node.0, backends: backends.clone() });
+        if self.mixed_backends.len() < MAX_MIXED {
+            self.mixed_backends.insert(backends);
         }
     }
 

@@ -102,6 +102,8 @@ pub struct JobMachine {
     /// Whether the user was notified that other jobs leave room for fewer workers than wanted.
     pub(super) reported_no_room: bool,
     pub(super) warned_of_surplus: bool,
+    /// The backends of nodes that compute models in another way than the job.
+    pub(super) mixed_backends: BTreeSet<String>,
     /// The nodes that could not fetch an object, and of which the user knows this.
     pub(super) reported_unfetched: BTreeSet<NodeId>,
     /// How many failures were reported.
@@ -181,6 +183,7 @@ impl JobMachine {
             reported_unfetched: BTreeSet::new(),
             failures_reported: 0,
             waited: Duration::ZERO,
+            mixed_backends: BTreeSet::new(),
             null_numbers: 0,
             unknown_keys: BTreeMap::new(),
             first_failure: None,
@@ -240,6 +243,7 @@ impl JobMachine {
             JobMessage::Cancel { reason, at_once } => self.on_cancel(reason, at_once),
             JobMessage::ShutDown => self.has_shut_down = true,
             JobMessage::NodeJoined(node, workers) => self.on_node_joined(node, workers),
+            JobMessage::MixedBackends(node, backends) => self.on_mixed_backends(node, backends),
             JobMessage::NodeLost(node) => self.on_node_lost(node),
             JobMessage::Node(node, news) => self.on_news(node, news),
             JobMessage::Tick => self.check_deadlines(),

@@ -48,6 +48,8 @@ pub enum JobMessage {
     /// A node takes part from now on, with at most this many workers. A node that was lost and returns gets a new
     /// id.
     NodeJoined(NodeId, u32),
+    /// A node computes models with these backends, and not with those of the job.
+    MixedBackends(NodeId, String),
     /// A node is lost, and its later messages are ignored. Its mini-batches are granted again.
     NodeLost(NodeId),
     /// A node reports.
