@@ -103,7 +103,7 @@ impl Tried<'_> {
         };
         let winners: Vec<u8> = results.iter().filter(winner).map(|(racer, _)| *racer).collect();
         if winners.len() > 1 {
-            return self.wrong("lets several processes create one file");
+            return self.wrong("lets several threads create one file");
         }
         if read.as_ref() != Some(&winners) {
             let error = results.into_iter().find_map(|(_, result)| result.err());
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(said(false, false, false), Ok(()));
         let advice = "use another store for job_store";
         let wrong = |what: &str| Err(format!("the store at s3://box/ {what}: {advice}"));
-        assert_eq!(said(true, false, false), wrong("lets several processes create one file"));
+        assert_eq!(said(true, false, false), wrong("lets several threads create one file"));
         assert_eq!(said(false, true, false), wrong("keeps a file that was removed"));
         assert_eq!(said(false, false, true), wrong("does not list a file that exists"));
     }

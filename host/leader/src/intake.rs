@@ -128,14 +128,19 @@ impl PlanIntake {
     /// plan is saved, this reads ahead, so that the state machine does not wait for the store.
     pub(super) fn wants_plan(&self, wanted: bool) -> bool {
         let saves = self.store.writer.is_some();
+        self.store.known.is_none() && !self.is_full() && (wanted || saves)
+    }
+
+    fn is_full(&self) -> bool {
+        let saves = self.store.writer.is_some();
         let most = if saves { MAX_UNSAVED } else { MAX_WAITING };
-        let is_full = self.waiting.len() >= most || self.bytes >= MAX_WAITING_BYTES;
-        self.store.known.is_none() && !is_full && (wanted || saves)
+        self.waiting.len() >= most || self.bytes >= MAX_WAITING_BYTES
     }
 
     /// Waits for what happens to the plan in the store. `wanted`: as in [`wants_plan`](Self::wants_plan). The future can
     /// be dropped while it waits.
     pub(super) async fn next(&mut self, wanted: bool) -> PlanEvent {
+        let wanted = wanted && !self.is_full();
         let PlanStore { known, writer } = &mut self.store;
         tokio::select! {
             object = next_known(known), if wanted => PlanEvent::Known(object),
@@ -168,7 +173,13 @@ impl PlanIntake {
                 }
                 self.last_file =
                     batches.last().and_then(single_file).map(|(at, file)| (at, file.to_owned()));
-                vec![JobMessage::Planned(batches)]
+                if !self.fetches_on_demand && self.waiting.is_empty() {
+                    return vec![JobMessage::Planned(batches)];
+                }
+                for batch in batches {
+                    self.enqueue(batch, false, connected_job);
+                }
+                self.release_ready()
             }
             PlanEvent::Known(Some(Err(error))) => {
                 self.store.known = None;

@@ -8,12 +8,14 @@ use super::stored_spill::remove_stored_spill;
 use crate::journal::{Journal, JournalError};
 use crate::model::JobDir;
 use sandmill_commit_log::{JobLogs, LogStore, RunLog};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The completed run of a job whose results are about to go to an address in a store.
 #[derive(Debug)]
 pub struct RunToPublish {
     objects: Arc<dyn LogStore>,
+    job_dir: PathBuf,
     log: RunLog,
     /// The number of the record that another leader of the run would write.
     next: u64,
@@ -34,14 +36,27 @@ impl RunToPublish {
         let next = position.number + 1;
         let logs = JobLogs::new(objects.clone());
         let runs = logs.runs_begun().map_err(JournalError::from)?;
-        let log = logs.latest(&runs).filter(|log| log.id() == run && runs.is_last(&run));
-        match log {
-            Some(log) if !log.has(next).map_err(JournalError::from)? => {
-                let _presence = Presence::show(objects.clone(), &run);
-                Ok(Some(Self { objects, log, next, _presence }))
-            }
-            _ => Err(ClaimError::Superseded(job_dir.root().to_owned())),
+        let job_dir = job_dir.root().to_owned();
+        let Some(log) = logs.latest(&runs).filter(|log| log.id() == run) else {
+            return Err(ClaimError::Superseded(job_dir));
+        };
+        let _presence = Presence::show(objects.clone(), &run);
+        let found = Self { objects, job_dir, log, next, _presence };
+        found.check()?;
+        Ok(Some(found))
+    }
+
+    /// Checks that no other process has started the job over, or continued it.
+    ///
+    /// # Errors
+    /// If one has, or if the store fails.
+    pub fn check(&self) -> Result<(), ClaimError> {
+        let runs = JobLogs::new(self.objects.clone()).runs_begun().map_err(JournalError::from)?;
+        let is_last = runs.is_last(self.log.id());
+        if is_last && !self.log.has(self.next).map_err(JournalError::from)? {
+            return Ok(());
         }
+        Err(ClaimError::Superseded(self.job_dir.clone()))
     }
 
     /// Records that the results are published, and removes their copies. Does nothing if another leader, which may

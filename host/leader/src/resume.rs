@@ -275,7 +275,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             })
         });
         let stored = stored.transpose()?;
-        let plan = match self.check(&held, &journal, recorded, stored.as_ref(), say) {
+        let plan = match self.check(&held, &journal, recorded, (stored.as_ref(), options), say) {
             Ok(plan) => plan,
             // The earlier run has no results that could be lost. Usually, the script failed immediately and
             // was then fixed.
@@ -329,7 +329,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         }
         let journal = Journal::open(&self.job_dir.journal())?;
         let recorded = RecordedPlan::read(&journal)?;
-        let checked = self.check(held, &journal, recorded, None, &mut |_| {});
+        let checked = self.check(held, &journal, recorded, (None, options), &mut |_| {});
         checked.map_err(|mismatch| refused(mismatch, not_reused))?;
         let result = result.clone();
         let output = held.output().to_owned();
@@ -355,7 +355,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         held: &JobDirLock,
         journal: &Journal,
         recorded: RecordedPlan,
-        stored: Option<&EarlierPlan>,
+        (stored, options): (Option<&EarlierPlan>, &LeaderOptions),
         say: &mut dyn FnMut(&str),
     ) -> Result<Option<KnownPlan>, ResumeRefusal<N::Error>> {
         let was = journal.job()?;
@@ -364,14 +364,15 @@ impl<N: JobOnNode> ReadyToResume<N> {
             settings: settings(&self.spec, &self.found),
             ..was.clone()
         };
-        let [earlier, now] =
-            [&was, &is].map(|identity| match self.spec.settings.allow_mixed_backends {
-                true => JobIdentity {
-                    settings: without_chosen_backends(&identity.settings),
-                    ..identity.clone()
-                },
-                false => identity.clone(),
-            });
+        // Only the nodes of other machines are compared with the job's backends, and recorded.
+        let may_differ = self.spec.settings.allow_mixed_backends && options.remote_workers;
+        let [earlier, now] = [&was, &is].map(|identity| match may_differ {
+            true => JobIdentity {
+                settings: without_chosen_backends(&identity.settings),
+                ..identity.clone()
+            },
+            false => identity.clone(),
+        });
         if let Some(differences) = differences(&earlier, &now) {
             return Err(InputsChanged(differences).into());
         }

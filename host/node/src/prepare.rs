@@ -46,7 +46,7 @@ pub fn prepare(
     // Before any input is downloaded, because the downloading process needs the wall, too.
     wall::check(spec.worker.os_sandbox)?;
     let prestarted = prestart(&spec, &options, ask.begins);
-    let mut staged = stage(&spec, &options, ask.listed.as_ref(), say)?;
+    let mut staged = stage(&spec, &options, (ask.listed.as_ref(), ask.has_remote_workers), say)?;
     compare_inputs(&spec, &mut staged, ask)?;
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);

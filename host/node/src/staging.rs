@@ -44,6 +44,8 @@ pub struct Staged {
 ///
 /// `listed`: what another machine has found in the stores of the inputs. Then this machine does not list them, and
 /// downloads only objects whose names, lengths and versions the other machine sends. `None` if this machine lists them.
+/// `has_remote_workers`: whether other machines run the job's workers, and download what these read. Then only the planner
+/// here reads tables, and each is downloaded when the planner asks for it.
 ///
 /// # Errors
 /// If the policy forbids a store, if something that the job names cannot be found or listed or does not fit,
@@ -51,7 +53,7 @@ pub struct Staged {
 pub fn stage(
     spec: &JobSpec,
     options: &NodeOptions,
-    listed: Option<&ListedInputs>,
+    (listed, has_remote_workers): (Option<&ListedInputs>, bool),
     say: &mut dyn FnMut(&str),
 ) -> Result<Staged, NodeError> {
     check_stores(spec)?;
@@ -62,7 +64,8 @@ pub fn stage(
         models: spec.models.clone(),
         listed: listed.cloned().unwrap_or_default(),
     };
-    let inputs = stage_inputs(spec, options, listed, &mut staged, say)?;
+    let known = (listed, has_remote_workers);
+    let inputs = stage_inputs(spec, options, known, &mut staged, say)?;
     let are_objects = resolve(&inputs, listed, &mut staged)?;
     for source in &mut staged.sources {
         let has_source = |input: &&JobInput| input.name == source.dataset;
@@ -180,7 +183,7 @@ fn outside(what: &str, path: &Path) -> StoreError {
 fn stage_inputs(
     spec: &JobSpec,
     options: &NodeOptions,
-    listed: Option<&ListedInputs>,
+    (listed, has_remote_workers): (Option<&ListedInputs>, bool),
     staged: &mut Staged,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<JobInput>, NodeError> {
@@ -214,7 +217,11 @@ fn stage_inputs(
             }
         }
     }
-    let timing = fetch_timing(spec);
+    let timing = match fetch_timing(spec) {
+        // The leader need not fetch what an earlier leader has planned.
+        FetchTiming::AsTheyFit if has_remote_workers => FetchTiming::AsPlanned,
+        timing => timing,
+    };
     let (inputs, objects) = match listed {
         None => stager.stage(&spec.inputs, timing, kept, &mut watch)?,
         Some(ListedInputs { are_objects, samples, .. }) => {
@@ -254,7 +261,8 @@ pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dy
     });
 }
 
-/// Uploads the results of a completed job, if the job names a store for them.
+/// Uploads the results of a completed job, if the job names a store for them. `may_publish`: asks whether the caller still
+/// leads the job. `None` if no other process can lead it.
 ///
 /// # Errors
 /// If the policy forbids the store, or if the upload fails.
@@ -262,13 +270,15 @@ pub fn upload_results(
     spec: &JobSpec,
     options: &NodeOptions,
     output: &Path,
+    may_publish: Option<&dyn Fn() -> bool>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), NodeError> {
     let Some(address) = &spec.upload else { return Ok(()) };
     options.policy.check_stores(spec)?;
     let stop = || options.cancel.reason().is_some();
     let mut watch = Watch { stop: &stop, say };
-    Ok(stager(spec, options, Path::new("")).upload_folder(output, address, &mut watch)?)
+    let stager = stager(spec, options, Path::new(""));
+    Ok(stager.upload_folder(output, address, may_publish, &mut watch)?)
 }
 
 /// Opens the objects of a job in its [store](JobSpec::job_store), which is at an address.

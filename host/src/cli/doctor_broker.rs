@@ -6,13 +6,15 @@ use crate::bus::{
     BUS_PROTOCOL, Broker, BrokerRole, BrokerServer, BrokerTrial, Bus, BusError, LEAST_PAYLOAD,
     RoleTrial, RollCallAnswer, passes_on, try_broker,
 };
-use crate::model::{ByteSize, counted, printable};
+use crate::model::{ByteSize, counted, on_one_line, printable};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 /// The name of the doctor in the broker's lists of connections.
 const NAME: &str = "doctor";
+/// The most characters of what an agent says.
+const MAX_TEXT: usize = 200;
 const PERMISSIONS: &str = "give the login the permissions of its role: see \"Permissions at the broker\" in docs/nodes.md";
 const CLUSTER: &str = "connect the servers by the block `cluster` of their configuration, as in deploy/nats-server.conf, and let them \
                        reach each other at the ports of their routes";
@@ -160,11 +162,15 @@ impl From<RollCallAnswer> for DoctorAgent {
             machine, version, protocol, may_lead, jobs, max_jobs, no_room, ..
         } = answer;
         let fits = protocol == BUS_PROTOCOL && version == env!("CARGO_PKG_VERSION");
-        let machine = printable(&machine).into_owned();
-        let version = printable(&version).into_owned();
-        let no_room = no_room.map(|why| printable(&why).into_owned());
+        let [machine, version] = [machine, version].map(|text| in_short(&text));
+        let no_room = no_room.map(|why| in_short(&why));
         Self { machine, version, fits, may_lead, jobs, max_jobs, no_room }
     }
+}
+
+/// What another machine says, on one line.
+fn in_short(text: &str) -> String {
+    on_one_line(text).chars().take(MAX_TEXT).collect()
 }
 
 /// The text of the error says what to do.

@@ -69,7 +69,7 @@ pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Res
     options.policy = policy.clone();
     options.datastores = arguments.job.datastores.load()?;
     // Fetched objects stay in the cache for `run`, if all of them fit.
-    let staged = node::stage(&spec, &options.node(), None, &mut say)
+    let staged = node::stage(&spec, &options.node(), (None, false), &mut say)
         .map_err(|error| not_prepared(PrepareError::Node(error)))?;
     let real = node::with_real_paths(&spec, &staged).map_err(Problem::usage)?;
     let Staged { sources, mut objects, .. } = staged;

@@ -105,7 +105,7 @@ struct Agent {
     epochs: BTreeMap<(String, Option<SignerKey>), u64>,
     /// The runs of which the operator knows that this machine has no room for them.
     without_room: BTreeSet<String>,
-    /// How often this machine has left each of these runs because it had no room.
+    /// How often this machine has left each of these runs because it had no room, before it was of use.
     left_for_room: BTreeMap<String, u32>,
     /// The agent's name in answers to roll calls.
     id: String,
@@ -277,8 +277,9 @@ impl Agent {
         }
     }
 
-    /// How long this machine stays away from a run that it has left because it had no room. What one mini-batch needs may be
-    /// more than the limit: then the machine would soon leave again, so it waits twice as long each time.
+    /// How long this machine stays away from a run that it has left because it had no room, before an attempt had ended. What
+    /// the job needs may be more than the limit: then the machine would soon leave again, so it waits twice as long each
+    /// time.
     fn pause_of(&mut self, run: &str) -> Duration {
         if self.left_for_room.len() >= MAX_REFUSALS {
             self.left_for_room.clear();
@@ -323,8 +324,8 @@ impl Agent {
                         "the job {job} was cancelled, and its leader is silent; its workers were ended"
                     )
                 }
-                Ok(Ok(PartEnd::NoRoom { reason, has_joined })) => {
-                    let pause = if has_joined { self.pause_of(&run) } else { ROOM_PAUSE };
+                Ok(Ok(PartEnd::NoRoom { reason, was_useless })) => {
+                    let pause = if was_useless { self.pause_of(&run) } else { ROOM_PAUSE };
                     self.ignore_for(pause, leader);
                     let line = format!("takes no part in the job {job} for now: {reason}");
                     if !self.without_room.insert(run) {

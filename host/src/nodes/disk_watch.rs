@@ -8,8 +8,6 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -65,7 +63,6 @@ impl fmt::Display for DiskFull {
 #[derive(Clone, Debug)]
 pub(crate) struct DiskWatch {
     state: watch::Receiver<Option<DiskFull>>,
-    unfreed: Arc<AtomicU64>,
 }
 
 impl DiskWatch {
@@ -79,14 +76,13 @@ impl DiskWatch {
         say: impl Fn(&str) + Send + 'static,
     ) -> io::Result<Self> {
         let (sender, state) = watch::channel(None);
-        let unfreed = Arc::new(AtomicU64::new(0));
-        let watch = Self { state, unfreed: unfreed.clone() };
+        let watch = Self { state };
         if limits.work.is_none() && limits.free.is_none() {
             return Ok(watch);
         }
         let look = move |sender: &watch::Sender<Option<DiskFull>>| {
             let before = sender.borrow().clone();
-            let now = limits.look(unfreed.load(Ordering::Relaxed), before.as_ref());
+            let now = limits.look(before.as_ref());
             if now != before {
                 let line = match &now {
                     Some(why) => format!("takes no more work for now, because {why}"),
@@ -120,44 +116,17 @@ impl DiskWatch {
             std::future::pending::<()>().await;
         }
     }
-
-    /// A share of one part in a job.
-    pub(super) fn share(&self) -> UnfreedShare {
-        UnfreedShare { total: self.unfreed.clone(), own: 0 }
-    }
-}
-
-/// The rows of one part in a job that are in a folder which all machines share, and that may not be in the output yet. They
-/// count as work of this machine until this is dropped.
-#[derive(Debug)]
-pub(super) struct UnfreedShare {
-    total: Arc<AtomicU64>,
-    own: u64,
-}
-
-impl UnfreedShare {
-    /// Sets how many bytes they have.
-    pub(super) fn set(&mut self, bytes: u64) {
-        self.total.fetch_add(bytes, Ordering::Relaxed);
-        self.total.fetch_sub(std::mem::replace(&mut self.own, bytes), Ordering::Relaxed);
-    }
-}
-
-impl Drop for UnfreedShare {
-    fn drop(&mut self) {
-        self.set(0);
-    }
 }
 
 impl DiskLimits {
     /// Why there is no room. If there was none `before`, there must be a tenth more than needed, so that the state does not
     /// change all the time.
-    fn look(&self, unfreed: u64, before: Option<&DiskFull>) -> Option<DiskFull> {
+    fn look(&self, before: Option<&DiskFull>) -> Option<DiskFull> {
         let reserve = |limit: ByteSize| if before.is_some() { limit.0 / 10 } else { 0 };
         if let Some(limit) = self.work {
             let is_full = || {
                 let files = self.work_dir.as_deref().map_or(0, bytes_below);
-                files.saturating_add(unfreed) >= limit.0 - reserve(limit)
+                files >= limit.0 - reserve(limit)
             };
             // Folders of killed processes count until an agent removes them. No job would begin, which removes them, too.
             if is_full() {
@@ -214,16 +183,17 @@ mod tests {
             work_dir: Some(dir.path().to_owned()),
             ..DiskLimits::default()
         };
-        assert_eq!(limits.look(0, None), None);
+        assert_eq!(limits.look(None), None);
         fs::create_dir(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("a/b"), vec![1; 1_000_000]).unwrap();
-        assert_eq!(limits.look(0, None), None);
+        assert_eq!(limits.look(None), None);
         let full = Some(DiskFull::Work(ByteSize(1 << 20)));
-        assert_eq!(limits.look(100_000, None), full);
+        fs::write(dir.path().join("a/c"), vec![1; 100_000]).unwrap();
+        assert_eq!(limits.look(None), full);
         // There must be some room before the machine takes work again.
-        assert_eq!(limits.look(0, full.as_ref()), full);
+        assert_eq!(limits.look(full.as_ref()), full);
         fs::write(dir.path().join("a/b"), vec![1; 500_000]).unwrap();
-        assert_eq!(limits.look(0, full.as_ref()), None);
+        assert_eq!(limits.look(full.as_ref()), None);
     }
 
     #[test]
@@ -238,12 +208,12 @@ mod tests {
         fs::create_dir(&left).unwrap();
         fs::write(left.join("rows"), vec![1; 2_000_000]).unwrap();
         fs::write(dir.path().join("left.lock"), "").unwrap();
-        assert_eq!(limits.look(0, None), None);
+        assert_eq!(limits.look(None), None);
         assert!(!left.exists());
         // Folders that processes use stay.
         let used = Scratch::new(dir.path()).unwrap();
         fs::write(used.dir().root().join("rows"), vec![1; 2_000_000]).unwrap();
-        assert!(limits.look(0, None).is_some());
+        assert!(limits.look(None).is_some());
         assert!(used.dir().root().join("rows").exists());
     }
 
@@ -256,28 +226,31 @@ mod tests {
             cache: Some(missing.clone()),
             ..DiskLimits::default()
         };
-        assert_eq!(limits(1).look(0, None), None);
+        assert_eq!(limits(1).look(None), None);
         let full = DiskFull::Free(ByteSize(u64::MAX), missing.clone());
-        assert_eq!(limits(u64::MAX).look(0, None), Some(full));
+        assert_eq!(limits(u64::MAX).look(None), Some(full));
     }
 
     #[test]
-    fn shares_count_together_and_end() {
+    fn the_operator_learns_of_changes() {
+        let dir = tempfile::tempdir().unwrap();
         let (said, lines) = std::sync::mpsc::channel();
-        let limits = DiskLimits { work: Some(ByteSize(10)), ..DiskLimits::default() };
+        let limits = DiskLimits {
+            work: Some(ByteSize(1 << 20)),
+            work_dir: Some(dir.path().to_owned()),
+            ..DiskLimits::default()
+        };
         let say = move |line: &str| said.send(line.to_owned()).unwrap();
         let watch = DiskWatch::start(limits, say).unwrap();
-        let (mut one, mut two) = (watch.share(), watch.share());
-        one.set(4);
-        two.set(8);
-        one.set(2);
+        let file = dir.path().join("file");
+        fs::write(&file, vec![1; 2_000_000]).unwrap();
         let line = lines.recv_timeout(Duration::from_secs(20)).unwrap();
         assert!(
             line.starts_with("takes no more work for now, because the rows and files"),
             "{line}"
         );
         assert!(watch.full().is_some());
-        drop(two);
+        fs::remove_file(&file).unwrap();
         let line = lines.recv_timeout(Duration::from_secs(20)).unwrap();
         assert_eq!(line, "takes work again: its disk has room");
         assert!(watch.full().is_none());

@@ -6,7 +6,7 @@ mod room;
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
 use super::cancel_check::CancelCheck;
-use super::disk_watch::{DiskWatch, UnfreedShare};
+use super::disk_watch::DiskWatch;
 use super::durable::{Durable, DurableReports, full_disk};
 use super::incarnation::{Connected, connect_to};
 use super::kept_reports::KeptReports;
@@ -61,7 +61,6 @@ pub(super) fn take_part(
         cancel_check: CancelCheck::default(),
         bus,
         disk: options.disk.clone(),
-        unfreed: options.disk.share(),
         room: Room::default(),
         options: options.clone(),
         load,
@@ -123,8 +122,6 @@ pub(super) struct JobPart {
     cancel_check: CancelCheck,
     pub(super) options: AgentOptions,
     disk: DiskWatch,
-    /// The rows that count as work of this machine.
-    unfreed: UnfreedShare,
     room: Room,
     load: LoadJob,
     start: Instant,
@@ -399,7 +396,10 @@ impl JobPart {
                 NodeReport::Changed => self.has_changed = true,
                 // Other machines may have room.
                 NodeReport::NoSpace(text) => self.broken = Some(AgentError::NoRoom(text)),
-                report => self.outbox.push(report),
+                report => {
+                    self.room.note(&report);
+                    self.outbox.push(report);
+                }
             }
         }
     }

@@ -98,11 +98,6 @@ impl KeptReports {
         }
     }
 
-    /// How many bytes the rows have that may not be in the output yet.
-    pub(super) fn bytes(&self) -> u64 {
-        self.successes.values().flatten().map(row_bytes).sum()
-    }
-
     /// What another leader must learn first. `held`: the attempts that workers have. `unsent`: those that have ended, and whose
     /// reports follow later.
     pub(super) fn for_leader(
@@ -124,16 +119,6 @@ impl KeptReports {
         reports.push(NodeReport::News(NodeNews::Continues(held)));
         reports.extend(successes().cloned());
         reports
-    }
-}
-
-/// The length of the rows of which this reports.
-fn row_bytes(report: &NodeReport) -> u64 {
-    match report {
-        NodeReport::News(NodeNews::Finished { report, .. }) => {
-            report.outcome.as_ref().map_or(0, |segment| segment.length)
-        }
-        _ => 0,
     }
 }
 
@@ -173,10 +158,7 @@ mod tests {
         for (worker, id) in [(0, 1), (0, 2), (1, 3), (0, 4)] {
             kept.note(&finished(worker, id));
         }
-        let each = row_bytes(&finished(0, 1));
-        assert!(each > 0 && kept.bytes() == 4 * each);
         kept.release(WorkerId(0), MiniBatchId(2), attempt);
-        assert_eq!(kept.bytes(), 2 * each);
         kept.release(WorkerId(1), MiniBatchId(9), attempt);
         kept.note(&NodeReport::WorkerGone(WorkerId(1)));
         let unsent = [finished(0, 5), NodeReport::Changed];

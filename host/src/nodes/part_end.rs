@@ -25,8 +25,8 @@ pub(super) enum PartEnd {
     NoRoom {
         /// The reason.
         reason: String,
-        /// Whether the machine was a node of the job.
-        has_joined: bool,
+        /// Whether the machine has joined the job, and no attempt has ended there.
+        was_useless: bool,
     },
     /// The leader wants nodes again after it has ended the workers here.
     Renewed,

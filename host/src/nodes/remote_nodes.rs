@@ -20,7 +20,7 @@ use crate::bus::{
     Packet, PacketError, ToNode, decode_message, publish, to_leader,
 };
 use crate::engine::RemoteWork;
-use crate::model::{MiniBatchSet, NodeId, TableFormat, is_random_name, printable};
+use crate::model::{MiniBatchSet, NodeId, TableFormat, is_random_name, on_one_line, printable};
 use crate::protocol::{NodeReport, NodeReports, WorkersEnd};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -46,7 +46,9 @@ const NOTICE_AFTER: Duration = Duration::from_secs(10);
 const FAREWELL: Duration = Duration::from_secs(2);
 /// How long the end of the job waits for its last messages to leave.
 const FLUSH_WITHIN: Duration = Duration::from_secs(1);
-/// The most characters of a machine's name.
+/// The most notices about machines that take no part.
+const MAX_NOTICES: usize = 1000;
+/// The most characters of a machine's name, or of its reason, in a notice.
 const MAX_NAME: usize = 200;
 /// The most agents that the leader has a connection to. Others must wait.
 const MAX_LINKS: usize = 4096;
@@ -206,7 +208,7 @@ impl RemoteNodes {
     fn keep_up(&mut self) {
         let now = self.now();
         self.looked = now;
-        if self.working() > 0 {
+        if self.nodes.values().any(|node| node.works() && node.is_gone.is_none()) {
             self.worked = now;
         }
         if self.is_deaf(now) {
@@ -389,12 +391,12 @@ impl RemoteNodes {
                 self.greet(incarnation, &name, (protocol, &version), continues);
             }
             (Ok(FromNode::NoRoom { name, reason }), NodeStage::New) => {
-                let name: String = printable(&name).chars().take(MAX_NAME).collect();
-                let text = format!(
-                    "the machine {name} takes no part for now, because {}",
-                    printable(&reason)
-                );
-                self.say_once(NodeId::ONLY, text);
+                let [name, reason] = [name, reason].map(|text| in_short(&text));
+                let text = format!("the machine {name} takes no part for now, because {reason}");
+                // Machines that the leader has not compared with anything say this. They must not use up the notices.
+                if self.said.len() < MAX_NOTICES / 2 {
+                    self.say_once(NodeId::ONLY, text);
+                }
                 if let Some(node) = self.nodes.get_mut(incarnation) {
                     node.dismiss(&ToNode::NotNeeded);
                 }
@@ -465,7 +467,7 @@ impl RemoteNodes {
         let now = self.now();
         let claimed = continues.filter(|kept| self.may_keep(kept));
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
-        node.name = printable(name).chars().take(MAX_NAME).collect();
+        node.name = in_short(name);
         match refusal {
             Some(refusal) => node.dismiss(&refusal),
             None => {
@@ -487,7 +489,7 @@ impl RemoteNodes {
     }
 
     fn say_once(&mut self, node: NodeId, text: String) {
-        if self.said.len() < 1000 && self.said.insert(text.clone()) {
+        if self.said.len() < MAX_NOTICES && self.said.insert(text.clone()) {
             self.notice(node, text);
         }
     }
@@ -562,4 +564,9 @@ impl RemoteNodes {
             self.notice(NodeId::ONLY, format!("the logs of the nodes cannot be copied: {error}"));
         }
     }
+}
+
+/// A text of another machine, as notices show it.
+fn in_short(text: &str) -> String {
+    on_one_line(text).chars().take(MAX_NAME).collect()
 }

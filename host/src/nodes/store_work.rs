@@ -165,15 +165,18 @@ impl StoreWork {
         self.spawn(incarnation, move |shared| {
             let proof = random_name();
             let begun = Instant::now();
+            let mut taken = None;
             loop {
                 let was_given = |kept: &NodeId| was_given(&*shared.objects, &shared.run, *kept);
                 let number = match kept.map(|kept| (kept, was_given(&kept))) {
+                    _ if let Some(taken) = taken => Ok(taken),
                     Some((kept, Ok(true))) => Ok(kept),
                     Some((_, Err(error))) => Err(error),
                     Some((_, Ok(false))) | None => {
                         take_number(&*shared.objects, &shared.run, &shared.next_number, &proof)
                     }
                 };
+                taken = number.as_ref().ok().copied();
                 let number = number.and_then(|number| shared.with_backends(number));
                 match number {
                     Err(_) if begun.elapsed() < NUMBER_PATIENCE => thread::sleep(PAUSE),

@@ -170,6 +170,11 @@ pub enum StoreError {
     /// The job was cancelled.
     #[error("fetching was stopped, as requested")]
     Stopped,
+    /// The caller no longer leads the job whose results these are.
+    #[error(
+        "another process continues the job, or has started it over, so its results are not written"
+    )]
+    Superseded,
 }
 
 impl StoreError {
@@ -207,6 +212,7 @@ impl StoreError {
             | Self::Over
             | Self::Silent(_) => StoreErrorKind::Process,
             Self::Stopped => StoreErrorKind::Stopped,
+            Self::Superseded => StoreErrorKind::Changed,
             Self::Object { .. } => StoreErrorKind::Other,
         }
     }

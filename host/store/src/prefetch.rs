@@ -431,8 +431,8 @@ impl Prefetcher {
                 }
                 self.give_up(index, error);
             }
-            // A process that fetches has no calls to answer.
-            Some(Ok(FromFetcher::Answer(..) | FromFetcher::Done(_))) => {
+            // A process that fetches has no calls to answer, and publishes nothing.
+            Some(Ok(FromFetcher::Answer(..) | FromFetcher::Noted | FromFetcher::Done(_))) => {
                 self.give_up(index, StoreError::Over);
             }
             Some(Err(error)) => self.give_up(index, StoreError::Nonsense(error)),

@@ -4,7 +4,8 @@ use super::error::StoreError;
 use super::secrets::scrub;
 use crate::model::StoreKind;
 use crate::protocol::store::{
-    FetchRequest, Fetched, FromFetcher, ObjectCall, ObjectRequest, StoreConfig,
+    FetchRequest, Fetched, FromFetcher, MayPublish, ObjectCall, ObjectRequest, StoreConfig,
+    StoreTask,
 };
 use crate::protocol::{FrameError, encode, read_frame};
 use crate::wall::{self, death};
@@ -177,18 +178,20 @@ impl Fetcher {
 }
 
 /// Starts a process for one request, and waits until the request is done. `report` receives the
-/// progress.
+/// progress. `may_publish` is asked once the process knows which objects the results would replace.
 pub(super) fn run_request(
     program: &Path,
     request: &FetchRequest,
-    stop: &dyn Fn() -> bool,
+    (stop, may_publish): (&dyn Fn() -> bool, &dyn Fn() -> bool),
     report: &mut dyn FnMut(Fetched),
 ) -> Result<Fetched, StoreError> {
     let (sender, messages) = mpsc::channel();
     let on_report =
         move |report: FetcherReport| report.is_some_and(|report| sender.send(report).is_ok());
     let mut fetcher = Fetcher::start(program, request, on_report)?;
-    fetcher.requests = None;
+    if request.task != StoreTask::Publish {
+        fetcher.requests = None;
+    }
     let mut received = Instant::now();
     loop {
         match messages.recv_timeout(STOP_CHECK_INTERVAL) {
@@ -197,6 +200,11 @@ pub(super) fn run_request(
             Ok(Ok(FromFetcher::Progress(so_far))) => {
                 received = Instant::now();
                 report(so_far);
+            }
+            Ok(Ok(FromFetcher::Noted)) if !may_publish() => return Err(StoreError::Superseded),
+            Ok(Ok(FromFetcher::Noted)) => {
+                received = Instant::now();
+                fetcher.send(&MayPublish);
             }
             Ok(Ok(FromFetcher::Downloaded(..) | FromFetcher::Answer(..))) => {}
             Ok(Err(error)) => return Err(StoreError::Nonsense(error)),

@@ -44,6 +44,8 @@ pub enum FetchTiming {
     /// All of them immediately if they fit into the cache, otherwise each when it is
     /// [requested](JobObjects::request).
     AsTheyFit,
+    /// Each when it is [requested](JobObjects::request). Only the planner requests them.
+    AsPlanned,
     /// Each when it is requested. A guest sees only the objects of its mini-batch.
     OnDemand,
 }
@@ -306,7 +308,7 @@ impl Stager<'_> {
         }
         let room = self.datastores.cache_size().0.saturating_sub(kept.bytes);
         let evicts = bytes > room;
-        if !evicts && timing != FetchTiming::OnDemand {
+        if !evicts && matches!(timing, FetchTiming::AtOnce | FetchTiming::AsTheyFit) {
             return JobObjects::start_fetching(slots, self.plan_for_all(requests));
         }
         if evicts {
@@ -384,19 +386,23 @@ impl Stager<'_> {
         Ok(StoreObjects::new(self.program, FetchRequest { prefix, ..request }))
     }
 
-    /// Uploads all files of a folder to an address.
+    /// Uploads all files of a folder to an address. `may_publish`: for results of a job whose leader may have been replaced,
+    /// asks whether it was. Then each file only replaces what was there before the question, if anything was.
     ///
     /// # Errors
-    /// If a file could not be uploaded. Those that were uploaded stay there.
+    /// If a file could not be uploaded, or if another process has written an object meanwhile. Files that were uploaded stay
+    /// there.
     pub fn upload_folder(
         &self,
         folder: &Path,
         address: &Address,
+        may_publish: Option<&dyn Fn() -> bool>,
         watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
-        let request = self.folder_request(address, StoreTask::Put, folder.to_owned())?;
+        let task = if may_publish.is_some() { StoreTask::Publish } else { StoreTask::Put };
+        let request = self.folder_request(address, task, folder.to_owned())?;
         (watch.say)(&format!("writing the results to {address}"));
-        let so_far = self.run_request(&request, watch)?;
+        let so_far = self.run_asking(&request, may_publish.unwrap_or(&|| false), watch)?;
         let noun = if so_far.objects == 1 { "object" } else { "objects" };
         (watch.say)(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
         Ok(())
@@ -431,8 +437,18 @@ impl Stager<'_> {
         request: &FetchRequest,
         watch: &mut Watch<'_>,
     ) -> Result<Fetched, StoreError> {
+        self.run_asking(request, &|| false, watch)
+    }
+
+    /// As [`run_request`](Self::run_request), for a process that may ask whether it may publish results.
+    fn run_asking(
+        &self,
+        request: &FetchRequest,
+        may_publish: &dyn Fn() -> bool,
+        watch: &mut Watch<'_>,
+    ) -> Result<Fetched, StoreError> {
         let mut reported = Instant::now();
-        run_request(self.program, request, watch.stop, &mut |so_far| {
+        run_request(self.program, request, (watch.stop, may_publish), &mut |so_far| {
             report(so_far.objects, so_far.bytes, &mut reported, watch.say);
         })
     }

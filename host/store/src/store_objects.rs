@@ -205,7 +205,10 @@ fn pass_on(waiting: &Mutex<WaitingCalls>, report: FetcherReport) -> bool {
                 let _ = sender.send(ObjectAnswer::Failed(failed.clone()));
             }
         }
-        FromFetcher::Progress(_) | FromFetcher::Downloaded(..) | FromFetcher::Done(_) => {}
+        FromFetcher::Progress(_)
+        | FromFetcher::Noted
+        | FromFetcher::Downloaded(..)
+        | FromFetcher::Done(_) => {}
     }
     true
 }

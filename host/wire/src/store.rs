@@ -81,6 +81,8 @@ pub enum StoreTask {
     Serve,
     /// Upload all files of the folder.
     Put,
+    /// As [`Put`](Self::Put), but each only over the object that was there before the leader has sent [`MayPublish`].
+    Publish,
     /// Do what [`ObjectCall`] messages ask for.
     Objects,
     /// Find out whether the store lets this machine read the object of this name. It need not exist.
@@ -153,6 +155,10 @@ pub struct ObjectRequest {
     pub known: ManifestObject,
 }
 
+/// The answer to [`FromFetcher::Noted`]: no other leader has published results yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MayPublish;
+
 /// The progress of fetching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
@@ -171,6 +177,8 @@ pub struct Fetched {
 pub enum FromFetcher {
     /// Its progress.
     Progress(Fetched),
+    /// The process knows which objects are at the addresses of the results, and waits for [`MayPublish`].
+    Noted,
     /// The requested object has arrived, or cannot be fetched for this reason.
     Downloaded(String, Option<Failed>),
     /// An answer to the [`ObjectCall`] with this number.

@@ -114,7 +114,7 @@ fn a_broker_that_cannot_be_used_is_named() {
     assert!(section(&ran).contains("refuses the login. Check the user name"), "{ran}");
     assert!(!ran.stdout.contains("ann:wrong"), "{ran}");
     let ran = doctor("ws://127.0.0.1", &[]);
-    ran.exits_with(2).exits_with(2);
+    ran.exits_with(2);
     assert!(section(&ran).contains("the broker's URL is wrong"), "{ran}");
     let small = Broker::start_with("max_payload: 65536");
     let ran = doctor(&small.url(), &[]);

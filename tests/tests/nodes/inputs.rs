@@ -286,6 +286,42 @@ fn tables_are_larger_than_the_caches() {
     assert_eq!(sorted(&ran.text("shared/out/parallel_run_step.txt")), expected, "{ran}");
 }
 
+/// A leader is lost when it has planned a table in the store. The next one, with an empty cache, does not fetch the objects
+/// again that are planned.
+#[test]
+fn the_plan_of_a_table_in_the_store_is_continued() {
+    const TABLES: usize = 40;
+    let moto = Server::moto();
+    moto.put("/box", "");
+    // The columns come from the first megabyte.
+    let padding = |table: usize| "x".repeat(if table == 0 { 100_000 } else { 1 });
+    let rows = |table: usize| (0..20).map(move |row| format!("{table}-{row}-{}", padding(table)));
+    for table in 0..TABLES {
+        let text: String = rows(table).map(|row| row + "\n").collect();
+        moto.put(&format!("/box/in/{table:02}.csv"), format!("n\n{text}"));
+    }
+    let job = TestJob::new(&guest("echo_table")).yaml(
+        "inputs: {t: {path: 's3://box/in/*.csv', format: csv}}\nmini_batch_size: 5 rows\n\
+         process_count_per_node: 2\nnode_count: 2\narguments: [--rows, --nap, '100']\n\
+         output: shared/out\njob_store: shared/jobs",
+    );
+    fs::create_dir_all(job.path("shared/jobs")).unwrap();
+    let mut cluster = Cluster::new();
+    start_agents(&mut cluster, &moto, 2, "10 MB");
+    let job = moto.opened_for(job.datastores("10 MB", "")).env(FAIL_POINT, "journaled:30");
+    let ran = cluster.start(job, "first", &["--no-takeover"]).wait();
+    assert_eq!(ran.code, -9, "{ran}");
+    let objects = ran.dir().join("objects");
+    assert!(cached(&objects) > TABLES / 2, "the first leader has planned {}", cached(&objects));
+    fs::remove_dir_all(&objects).unwrap();
+    let ran = cluster.start(ran.into_job().env(FAIL_POINT, ""), "second", &[]).wait();
+    ran.exits_with(0).says("continuing it here");
+    assert!(cached(&objects) < TABLES / 2, "the next leader has fetched {}", cached(&objects));
+    let mut expected: Vec<String> = (0..TABLES).flat_map(rows).collect();
+    expected.sort();
+    assert_eq!(sorted(&ran.text("shared/out/parallel_run_step.txt")), expected, "{ran}");
+}
+
 /// Rows that are grouped by a part of their objects' names.
 #[test]
 fn tables_are_grouped_by_their_names() {

@@ -21,6 +21,7 @@ mod leads;
 mod losses;
 mod outputs;
 mod partitions;
+mod published;
 mod roles;
 mod several;
 mod signers;

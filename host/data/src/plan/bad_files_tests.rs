@@ -54,7 +54,7 @@ fn files_that_killed_a_planner_are_not_opened() {
 }
 
 /// The files below `data`, as objects of a store. Objects without a file are not fetched yet.
-fn stored(tree: &TreeFixture, names: &[&str]) -> Source {
+pub(super) fn stored(tree: &TreeFixture, names: &[&str]) -> Source {
     let source = tree.source("one", "data");
     fs::create_dir_all(tree.root().join("list")).unwrap();
     let manifest = tree.root().join("list/manifest");

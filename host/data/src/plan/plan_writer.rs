@@ -4,11 +4,11 @@ use super::mini_batch_digest::MiniBatchDigest;
 use super::position::{FileTurn, PlanCourse};
 use super::share::PlannedShare;
 use super::{PlanError, err};
+use crate::dataset::FileVersion;
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, MiniBatchWork, Names, Sample};
 use crate::protocol::{FromPlanner, MayOpen, PlanPlace, PlanPosition};
 use std::collections::HashSet;
 use std::io;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// The most descriptors in a message.
@@ -101,7 +101,7 @@ impl<'a> PlanWriter<'a> {
         &mut self.course
     }
 
-    /// Goes to the next file of the inputs. `path`: the file, if the planner opens it.
+    /// Goes to the next file of the inputs. `version`: its state, if the planner opens it.
     ///
     /// # Errors
     /// If the plan cannot continue from its position.
@@ -109,10 +109,10 @@ impl<'a> PlanWriter<'a> {
         &mut self,
         source: u32,
         file: &str,
-        path: Option<&Path>,
+        version: Option<FileVersion>,
     ) -> Result<FileTurn, PlanError> {
         let was_before = self.course.is_before_target();
-        let turn = self.course.enter(source, file, path)?;
+        let turn = self.course.enter(source, file, version)?;
         if was_before && !self.course.is_before_target() {
             self.send(FromPlanner::Continues)?;
         }

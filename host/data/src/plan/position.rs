@@ -2,12 +2,13 @@
 //! files before it.
 
 use super::PlanError;
-use crate::dataset::{FileVersion, short};
-use crate::model::{Sample, TableInput};
-use crate::protocol::{CutOptions, ObjectsToAsk, PlanPlace, PlanPosition, PlanRequest};
+use crate::dataset::{DatasetError, FileVersion, short};
+use crate::model::{Sample, Source, TableInput};
+use crate::protocol::{CutOptions, PlanPlace, PlanPosition, PlanRequest};
+use sandmill_files::{Manifest, ManifestObject};
 use sha2::{Digest, Sha256};
+use std::io;
 use std::ops::Range;
-use std::path::Path;
 
 /// What the planner does with a file of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +71,7 @@ impl PlanCourse {
         self.files = None;
     }
 
-    /// Goes to the next file. `path`: the file, if the planner opens it.
+    /// Goes to the next file. `version`: its state, if the planner opens it.
     ///
     /// # Errors
     /// If files have changed since an earlier planner has cut them.
@@ -78,7 +79,7 @@ impl PlanCourse {
         &mut self,
         source: u32,
         file: &str,
-        path: Option<&Path>,
+        version: Option<FileVersion>,
     ) -> Result<FileTurn, PlanError> {
         if self.groups == GroupsAgain::Cuts {
             return Ok(FileTurn::Cut);
@@ -99,8 +100,7 @@ impl PlanCourse {
         files.update(source.to_le_bytes());
         files.update((file.len() as u64).to_le_bytes());
         files.update(file);
-        let version = path.and_then(|path| path.metadata().ok());
-        files.update(version.map_or([0; 24], |found| FileVersion::from(&found).bytes()));
+        files.update(version.map_or([0; 24], |found| found.bytes()));
         self.last_file.0 = source;
         file.clone_into(&mut self.last_file.1);
         let Some(target) = &self.target else { return Ok(FileTurn::Cut) };
@@ -217,8 +217,43 @@ impl PlanCourse {
     }
 }
 
-/// Whether another planner can continue such a plan. Grouped files, and rows from databases and stores, are planned from
-/// the beginning. So are grouped rows, unless the leader stores them.
+/// The states of a source's files. They do not depend on the machine.
+pub(super) struct FileVersions {
+    /// The list of the objects, if the source is in a store. An object that the planner leaves out may not be here.
+    manifest: Option<Manifest>,
+}
+
+impl FileVersions {
+    pub(super) fn new(source: &Source) -> Result<Self, PlanError> {
+        let opened = Manifest::open_source(source);
+        Ok(Self { manifest: opened.map_err(|error| unreadable_list(source, &error))? })
+    }
+
+    /// The state of a file of the source. `None` if it is unknown.
+    pub(super) fn of(
+        &mut self,
+        source: &Source,
+        file: &str,
+    ) -> Result<Option<FileVersion>, PlanError> {
+        let Some(manifest) = &mut self.manifest else {
+            let found = source.root.join(file).metadata().ok();
+            return Ok(found.map(|found| FileVersion::from(&found)));
+        };
+        let found = manifest.find(file).map_err(|error| unreadable_list(source, &error))?;
+        // Not every file system keeps nanoseconds, which are the number of the version.
+        let version = |ManifestObject { found, version }| FileVersion { nanos: version, ..found };
+        Ok(found.and_then(Result::ok).map(version))
+    }
+}
+
+fn unreadable_list(source: &Source, error: &io::Error) -> PlanError {
+    let Source { dataset, .. } = source;
+    let text = format!("input '{dataset}': the list of its objects cannot be read: {error}");
+    PlanError::Input(DatasetError(text))
+}
+
+/// Whether another planner can continue such a plan. Grouped files, and rows from databases, are planned from the
+/// beginning. So are grouped rows, unless the leader stores them.
 fn can_continue(request: &PlanRequest) -> bool {
     let is_known = |table: &TableInput| !table.kind.is_database();
     let is_grouped = !request.partition_keys.is_empty();
@@ -232,7 +267,6 @@ fn can_continue(request: &PlanRequest) -> bool {
     };
     kind_fits
         && request.retried_files.is_empty()
-        && request.asks == ObjectsToAsk::Never
         && request.sample == Sample::ALL
-        && request.sources.iter().all(|source| source.take.is_none() && source.manifest.is_none())
+        && request.sources.iter().all(|source| source.take.is_none())
 }

@@ -1,10 +1,11 @@
 //! Tests of plans that continue from a position of an earlier planner.
 
+use super::bad_files_tests::stored as source_in_store;
 use super::partition_tests::start;
 use super::tests::{TreeFixture, no_answer};
 use super::*;
 use crate::model::{CsvFormat, MiniBatch, SliceSize, Source, TableInput, TableKind};
-use crate::protocol::{PlanPlace, PlanPosition};
+use crate::protocol::{ObjectsToAsk, PlanPlace, PlanPosition};
 use arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use parquet::arrow::ArrowWriter;
 use std::fs;
@@ -96,6 +97,33 @@ fn a_plan_of_texts_continues_from_each_position() {
         }
     }
     assert!(positions > 40, "{positions}");
+}
+
+/// What comes before the place is not fetched, except the file with the columns.
+#[test]
+fn a_plan_of_objects_continues_without_those_before_its_place() {
+    let names = ["1", "2", "3"];
+    let mut texts: Vec<String> = (1..4).map(|number| csv(number * 1000, "\n")).collect();
+    // The columns come from the first megabyte.
+    texts[0].push_str(&format!("1,{}\n", "x".repeat(2 << 20)));
+    let files = [("data/1", &texts[0]), ("data/2", &texts[1]), ("data/3", &texts[2])];
+    let tree = TreeFixture::new(&files.map(|(name, text)| (name, text.as_str())));
+    let source = source_in_store(&tree, &names);
+    let table = TableInput::default();
+    let request = PlanRequest {
+        asks: ObjectsToAsk::Absent,
+        ..table_request(vec![source], &table, SliceSize::Bytes(300))
+    };
+    assert!(check_each_position(&request) > 3);
+    let (batches, positions) = parts(&messages(&request));
+    let in_last = positions.iter().find(|position| position.file == "3").unwrap().clone();
+    fs::remove_file(tree.root().join("data/2")).unwrap();
+    let rest = PlanRequest { continue_from: Some(in_last.clone()), ..request };
+    assert_eq!(parts(&messages(&rest)).0, batches[in_last.mini_batches as usize..]);
+    // The store has another object now.
+    let changed = source_in_store(&tree, &names);
+    let rest = PlanRequest { sources: vec![changed], ..rest };
+    assert_eq!(messages(&rest).last(), Some(&FromPlanner::CannotContinue));
 }
 
 #[test]

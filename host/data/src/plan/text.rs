@@ -4,7 +4,7 @@ use super::files::next_file;
 use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::PlanWriter;
-use super::position::FileTurn;
+use super::position::{FileTurn, FileVersions};
 use super::share;
 use super::{PlanError, err};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
@@ -49,11 +49,13 @@ pub(super) fn each_file<'s>(
         // The listing of the first source may already have been begun.
         let begun = input.begun_listing.take();
         let mut listing = begun.map_or_else(|| input.files(source), Ok)?;
+        let mut versions = FileVersions::new(source)?;
         while input.rows_left.get() > 0
             && let Some(file) = next_file(&mut listing, index, writer)?
         {
             let path = source.root.join(&file);
-            let begins_at = match writer.enter_file(index, &file, Some(&path))? {
+            let version = versions.of(source, &file)?;
+            let begins_at = match writer.enter_file(index, &file, version)? {
                 FileTurn::Cut => None,
                 FileTurn::CutFrom(place) => Some(place),
                 FileTurn::Skip => {

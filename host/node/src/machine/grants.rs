@@ -42,7 +42,7 @@ impl NodeMachine {
     pub(super) fn grant_ahead(&mut self, assignments: Vec<Assignment>) {
         let mut assignments = assignments.into_iter();
         while assignments.len() > 0 {
-            if let Some(id) = self.free_worker(None).filter(|_| !self.is_ending) {
+            if let Some(id) = self.free_worker(None).filter(|_| !self.is_ending && !self.is_full) {
                 assignments.by_ref().take(1).for_each(|first| self.assign(id, first));
                 continue;
             }

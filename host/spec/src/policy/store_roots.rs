@@ -2,7 +2,7 @@
 
 use super::folder_use::FolderUse;
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::model::{Address, StorePlace};
+use crate::model::{Address, ParseAddressError, StorePlace};
 use crate::scope::{Located, UnreadNames};
 
 /// The addresses below which a job's objects must be.
@@ -125,10 +125,16 @@ impl StoresForAll<'_> {
         };
         if !is_narrower {
             let key = folder_use.key();
-            let message = format!(
-                "found {address}, which is not below the addresses for all jobs: name one below, or add this one to \
-                 store_roots.{key}"
-            );
+            let message = match self.roots {
+                Some(_) => format!(
+                    "found {address}, which is not below the addresses for all jobs: name one below, or add this one to \
+                     store_roots.{key}"
+                ),
+                None => format!(
+                    "found {address}, and the policy has no store_roots for all jobs, so this must be an address in a \
+                     datastore (datastore://NAME/...): define one, or give the policy store_roots for all uses"
+                ),
+            };
             given.blame(report, message);
         }
         is_narrower
@@ -136,7 +142,7 @@ impl StoresForAll<'_> {
 }
 
 fn read_address(given: &Located<String>, report: &ErrorReport) -> Option<Address> {
-    let message = match given.value.parse::<Address>() {
+    let message = match read_folder(&given.value) {
         Ok(address) if address.is_glob() => {
             format!("found {address}, which has a wildcard; name the folder before the wildcard")
         }
@@ -146,6 +152,21 @@ fn read_address(given: &Located<String>, report: &ErrorReport) -> Option<Address
     };
     given.blame(report, message);
     None
+}
+
+/// Reads the address of a folder. A job cannot name a folder of a web server, because such servers do not list their folders.
+/// But it can name objects in this folder.
+fn read_folder(text: &str) -> Result<Address, ParseAddressError> {
+    text.parse().or_else(|error| {
+        let inside = format!("{}/x", text.trim().trim_end_matches('/'));
+        match inside.parse::<Address>() {
+            Ok(Address { place: place @ StorePlace::Http(_), key }) => Ok(Address {
+                place,
+                key: key.trim_end_matches('x').trim_end_matches('/').to_owned(),
+            }),
+            _ => Err(error),
+        }
+    })
 }
 
 /// Whether all objects of an address are in the folder of another one.
@@ -167,7 +188,7 @@ mod tests {
     #[test]
     fn only_what_is_in_the_folder_is_below_it() {
         let below = |address: &str, folder: &str| {
-            is_below(&address.parse().unwrap(), &folder.parse().unwrap())
+            is_below(&address.parse().unwrap(), &read_folder(folder).unwrap())
         };
         for (address, folder) in [
             ("s3://b/ada/x.csv", "s3://b/ada/"),
@@ -176,6 +197,10 @@ mod tests {
             ("s3://b/ada/*.csv", "s3://b/ada"),
             ("s3://b/ada/**/*.csv", "s3://b/"),
             ("datastore://n/x", "datastore://n/"),
+            ("https://h/data/x.csv", "https://h/data/"),
+            ("https://h/data/x.csv", "https://h/data"),
+            ("https://h/data/x.csv", "https://h/"),
+            ("https://h/data/x.csv", "https://h"),
         ] {
             assert!(below(address, folder), "{address} {folder}");
         }
@@ -187,6 +212,9 @@ mod tests {
             ("s3://other/ada/x", "s3://b/ada/"),
             ("gs://b/ada/x", "s3://b/ada/"),
             ("datastore://m/x", "datastore://n/"),
+            ("https://h/dataxx", "https://h/data/"),
+            ("https://h.evil/data/x", "https://h"),
+            ("http://h/data/x", "https://h/"),
         ] {
             assert!(!below(address, folder), "{address} {folder}");
         }

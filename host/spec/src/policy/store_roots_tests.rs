@@ -104,6 +104,6 @@ fn wrong_store_roots_are_refused() {
     policy.yaml:1: store_roots.entry_scripts: unknown key; the known keys are inputs, side_inputs, outputs, job_stores
     policy.yaml:6: signers.ada.store_roots.inputs[0]: found s3://box/, which is not below the addresses for all jobs: name one below, or add this one to store_roots.inputs
     policy.yaml:6: signers.ada.store_roots.outputs[0]: found s3://box/in/x/, which is not below the addresses for all jobs: name one below, or add this one to store_roots.outputs
-    policy.yaml:5: signers.ada.store_roots.inputs[0]: found s3://box/, which is not below the addresses for all jobs: name one below, or add this one to store_roots.inputs
+    policy.yaml:5: signers.ada.store_roots.inputs[0]: found s3://box/, and the policy has no store_roots for all jobs, so this must be an address in a datastore (datastore://NAME/...): define one, or give the policy store_roots for all uses
     "#);
 }

@@ -2,6 +2,7 @@
 //! If nothing that the node has can free room, it leaves the job, so that another machine can replace it.
 
 use super::super::agent_options::Wish;
+use super::super::kept_reports::ended_attempt;
 use super::super::part_end::PartEnd;
 use super::{JobPart, Work};
 use crate::bus::FromNode;
@@ -10,8 +11,6 @@ use std::time::Duration;
 
 /// A node that has nothing to do, and no room, leaves after this time.
 const ROOM_PATIENCE: Duration = Duration::from_secs(10);
-/// The same, if rows of the node in a shared folder may still get into the output, which makes room.
-const ROWS_PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a part does about a full disk.
 #[derive(Debug, Default)]
@@ -20,29 +19,18 @@ pub(super) struct Room {
     is_full: bool,
     /// Whether the user has learned it.
     has_said: bool,
-    /// Since when the node has nothing to do, and none of its rows got into the output. `None` if the disk has room, or if the
-    /// node has work.
+    /// Since when the node has nothing to do. `None` if the disk has room, or if the node has work.
     useless_since: Option<Duration>,
-    /// How many bytes of rows were not in the output then.
-    unfreed: u64,
+    /// Whether an attempt has ended here.
+    has_worked: bool,
     /// Why the node leaves.
     leaves: Option<String>,
 }
 
 impl Room {
-    /// Notes that the node has nothing to do, and how many bytes of its rows are not in the output.
-    fn note_useless(&mut self, unfreed: u64, now: Duration) {
-        if self.useless_since.is_none() || unfreed < self.unfreed {
-            self.useless_since = Some(now);
-        }
-        self.unfreed = unfreed;
-    }
-
-    /// When the node leaves. Rows of an ordered job get into the output only at the job's end, so the node does not wait for
-    /// them forever.
-    fn leaves_at(&self) -> Option<Duration> {
-        let patience = if self.unfreed > 0 { ROWS_PATIENCE } else { ROOM_PATIENCE };
-        self.useless_since.map(|since| since + patience)
+    /// Notes what the node reports.
+    pub(super) fn note(&mut self, report: &NodeReport) {
+        self.has_worked |= ended_attempt(report).is_some();
     }
 }
 
@@ -65,7 +53,8 @@ impl JobPart {
     pub(super) fn drained(&self) -> PartEnd {
         match (&self.room.leaves, *self.wish.borrow()) {
             (Some(reason), Wish::TakePart | Wish::Renew) => {
-                PartEnd::NoRoom { reason: reason.clone(), has_joined: self.work.is_some() }
+                let was_useless = self.work.is_some() && !self.room.has_worked;
+                PartEnd::NoRoom { reason: reason.clone(), was_useless }
             }
             _ => PartEnd::Stopped,
         }
@@ -73,18 +62,11 @@ impl JobPart {
 
     /// When to look again, if nothing else happens.
     pub(super) fn room_deadline(&self) -> Duration {
-        self.room.leaves_at().unwrap_or(Duration::MAX)
+        self.room.useless_since.map_or(Duration::MAX, |since| since + ROOM_PATIENCE)
     }
 
     /// Passes on whether the disk has room.
     pub(super) fn check_room(&mut self) {
-        let unfreed = match &self.work {
-            // Its rows are in a folder that all machines share.
-            Some(work) if !work.prepared.is_folder_own => self.kept.bytes(),
-            // The watch sees the files of workers.
-            _ => 0,
-        };
-        self.unfreed.set(unfreed);
         let full = self.disk.full();
         let Some(work) = &mut self.work else { return };
         if full.is_some() != self.room.is_full {
@@ -106,8 +88,8 @@ impl JobPart {
             return;
         }
         let now = self.now();
-        self.room.note_useless(unfreed, now);
-        let is_due = self.room.leaves_at().is_some_and(|at| now >= at);
+        let since = *self.room.useless_since.get_or_insert(now);
+        let is_due = now >= since + ROOM_PATIENCE;
         if let Some(full) = full.filter(|_| is_due && !self.leaves_for_room()) {
             self.room.leaves = Some(full.to_string());
             self.obey(Order::End(WorkersEnd::Orderly));
@@ -120,29 +102,5 @@ impl JobPart {
         let standing = running.standing();
         let works = standing.starting + standing.loading + standing.running > 0;
         !works && !standing.is_ending && self.has_reported()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_without_work_leaves_also_if_its_rows_stay() {
-        let mut room = Room::default();
-        assert_eq!(room.leaves_at(), None);
-        let second = Duration::from_secs;
-        room.note_useless(0, second(5));
-        room.note_useless(0, second(9));
-        assert_eq!(room.leaves_at(), Some(second(15)));
-        let mut room = Room::default();
-        room.note_useless(100, second(5));
-        assert_eq!(room.leaves_at(), Some(second(35)));
-        // Rows got into the output.
-        room.note_useless(60, second(20));
-        room.note_useless(60, second(40));
-        assert_eq!(room.leaves_at(), Some(second(50)));
-        room.note_useless(0, second(41));
-        assert_eq!(room.leaves_at(), Some(second(51)));
     }
 }

@@ -161,6 +161,9 @@ pub(super) enum FetchError {
         if is_full(source) { "; free some space there" } else { "" }
     )]
     Write { path: PathBuf, source: io::Error },
+    /// Another process has written an object of the results, at this address.
+    #[error("{0}: another process has written {1} meanwhile, so this one does not replace it")]
+    Replaced(String, String),
     /// Results cannot be written to a web server.
     #[error("{0} is a web server, which stores no results; name another store")]
     NoResults(String),
@@ -219,7 +222,7 @@ impl FetchError {
             Self::Store(failure) => failure.kind,
             Self::Short { .. } => StoreErrorKind::Other,
             Self::Large(..) | Self::TooMany(..) => StoreErrorKind::TooLarge,
-            Self::Gone => StoreErrorKind::Changed,
+            Self::Gone | Self::Replaced(..) => StoreErrorKind::Changed,
             Self::Empty(_) => StoreErrorKind::NotFound,
             Self::NoList(_)
             | Self::OddList(..)

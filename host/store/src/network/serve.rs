@@ -69,7 +69,7 @@ pub fn serve() -> io::Result<()> {
     // on this thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let requests = match request.task {
-        StoreTask::Serve | StoreTask::Objects => {
+        StoreTask::Serve | StoreTask::Objects | StoreTask::Publish => {
             let _guard = runtime.enter();
             Some(Receiver::from_file(input)?)
         }
@@ -99,7 +99,8 @@ async fn work(
             let extent = ListingExtent { max_bytes: *most, must_fit, on_demand, refuses_tables };
             list(request, wanted, extent, &mut progress).await
         }
-        (StoreTask::Put, _) => upload_folder(request, &mut progress).await,
+        (StoreTask::Put, _) => upload_folder(request, None, report).await,
+        (StoreTask::Publish, go_on) => upload_folder(request, go_on, report).await,
         (StoreTask::Check(name), _) => check(request, name).await.map(|()| Fetched::default()),
         (StoreTask::Serve, Some(requests)) => {
             serve_requests(request, requests, report).await.map(|()| Fetched::default())
@@ -126,7 +127,9 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
     };
     let mut folders = match request.task {
         StoreTask::List { .. } | StoreTask::Serve => slot_folders(FolderRights::Write),
-        StoreTask::Put => vec![rule(request.folder.clone(), FolderRights::Read)],
+        StoreTask::Put | StoreTask::Publish => {
+            vec![rule(request.folder.clone(), FolderRights::Read)]
+        }
         StoreTask::Objects | StoreTask::Check(_) => Vec::new(),
     };
     folders.extend(NETWORK_FILES.iter().map(|path| rule(path.into(), FolderRights::Read)));

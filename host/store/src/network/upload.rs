@@ -5,12 +5,18 @@ use super::error_text::{FetchError, StoreAction};
 use super::listing::Report;
 use super::open::OpenStore;
 use crate::model::LOCK_FILE;
-use crate::protocol::store::{FetchRequest, Fetched};
+use crate::protocol::store::{FetchRequest, Fetched, FromFetcher};
 use object_store::path::Path as Key;
-use object_store::{Error, PutOptions, WriteMultipart};
+use object_store::{
+    Error, GetOptions, ObjectMeta, PutMode, PutOptions, UpdateVersion, WriteMultipart,
+};
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinSet;
 use walkdir::WalkDir;
 
 /// The size of a part of an upload, and of the largest file that is sent in one request, in bytes.
@@ -20,11 +26,16 @@ const MAX_PARTS: u64 = 9000;
 /// The maximum number of parts that are sent at the same time.
 const PARALLEL_PARTS: usize = 4;
 
+/// How many objects are asked for at the same time.
+const PARALLEL_HEADS: usize = 64;
+
 /// Why a file could not be sent.
 enum UploadFailure {
     Store(Error),
     Disk(io::Error),
     Leader(FetchError),
+    /// Another process has written the object meanwhile.
+    Replaced,
 }
 
 impl From<Error> for UploadFailure {
@@ -39,10 +50,31 @@ impl From<io::Error> for UploadFailure {
     }
 }
 
-/// Uploads all files of the request's folder. The error is shown to users.
+/// A file of the results.
+struct ResultFile {
+    path: PathBuf,
+    key: Key,
+    /// What it may replace.
+    replaces: Replaces,
+}
+
+/// Which object a file may replace.
+#[derive(Clone)]
+enum Replaces {
+    /// Any.
+    Any,
+    /// There must be none.
+    None,
+    /// The one with this version.
+    Version(UpdateVersion),
+}
+
+/// Uploads all files of the request's folder. With `go_on`, first notes which objects the files would replace, and waits
+/// until the leader has sent a message. Then the files replace no other objects. The error is shown to users.
 pub(super) async fn upload_folder(
     request: &FetchRequest,
-    report: &mut Report<'_>,
+    go_on: Option<Receiver>,
+    report: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
 ) -> Result<Fetched, FetchError> {
     let config = &request.store;
     let shown = &request.shown;
@@ -52,56 +84,110 @@ pub(super) async fn upload_folder(
     if matches!(store, OpenStore::Http(_)) {
         return Err(FetchError::NoResults(shown.clone()));
     }
+    let store = Arc::new(store);
+    let mut files = files_in(request)?;
+    if let Some(mut go_on) = go_on {
+        for files in files.chunks_mut(PARALLEL_HEADS) {
+            note_replaced(&store, files).await;
+            report(FromFetcher::Progress(Fetched::default()))?;
+        }
+        report(FromFetcher::Noted)?;
+        if go_on.read(&mut [0; 64]).await.map_err(FetchError::Requests)? == 0 {
+            // The leader is gone.
+            return Ok(Fetched::default());
+        }
+    }
     let mut so_far = Fetched::default();
+    let mut progress = |so_far| report(FromFetcher::Progress(so_far));
+    for file in files {
+        so_far.objects += 1;
+        let uploaded = upload_file(&store, &file, &mut so_far, &mut progress).await;
+        uploaded.map_err(|failure| match failure {
+            UploadFailure::Store(error) => {
+                let action = StoreAction::Write(file.key.to_string(), shown.clone());
+                FetchError::store(error, action, config)
+            }
+            UploadFailure::Disk(source) => FetchError::Read { path: file.path.clone(), source },
+            UploadFailure::Leader(error) => error,
+            UploadFailure::Replaced => FetchError::Replaced(shown.clone(), file.key.to_string()),
+        })?;
+        progress(so_far)?;
+    }
+    Ok(so_far)
+}
+
+/// The files of the request's folder.
+fn files_in(request: &FetchRequest) -> Result<Vec<ResultFile>, FetchError> {
+    let mut files = Vec::new();
     for entry in WalkDir::new(&request.folder).sort_by_file_name() {
         let entry = entry.map_err(FetchError::Results)?;
         // A job that writes to this folder again may have locked it.
         if !entry.file_type().is_file() || entry.file_name() == LOCK_FILE {
             continue;
         }
-        let path = entry.path();
+        let path = entry.into_path();
         let name = path.strip_prefix(&request.folder).ok().and_then(Path::to_str);
         let key = name.and_then(|name| Key::parse(format!("{}{name}", request.prefix)).ok());
         let Some(key) = key else {
-            return Err(FetchError::OddName(path.to_owned()));
+            return Err(FetchError::OddName(path));
         };
-        so_far.objects += 1;
-        upload_file(&store, &key, path, &mut so_far, report).await.map_err(
-            |failure| match failure {
-                UploadFailure::Store(error) => FetchError::store(
-                    error,
-                    StoreAction::Write(key.to_string(), shown.clone()),
-                    config,
-                ),
-                UploadFailure::Disk(source) => FetchError::Read { path: path.to_owned(), source },
-                UploadFailure::Leader(error) => error,
-            },
-        )?;
-        report(so_far)?;
+        files.push(ResultFile { path, key, replaces: Replaces::Any });
     }
-    Ok(so_far)
+    Ok(files)
+}
+
+/// Notes which objects are there. If the store does not say so, any may be replaced: there are users who may only write.
+async fn note_replaced(store: &Arc<OpenStore>, files: &mut [ResultFile]) {
+    let mut heads = JoinSet::new();
+    for (index, file) in files.iter().enumerate() {
+        let (store, key) = (Arc::clone(store), file.key.clone());
+        heads.spawn(async move { (index, find(&store, &key).await) });
+    }
+    for (index, head) in heads.join_all().await {
+        if let (Some(file), Ok(found)) = (files.get_mut(index), head) {
+            file.replaces = found.map_or(Replaces::None, |found| Replaces::Version(version(found)));
+        }
+    }
+}
+
+/// Looks whether there is an object.
+async fn find(store: &OpenStore, key: &Key) -> Result<Option<ObjectMeta>, Error> {
+    let head = GetOptions { head: true, ..Default::default() };
+    match store.objects().get_opts(key, head).await {
+        Ok(found) => Ok(Some(found.meta)),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn version(found: ObjectMeta) -> UpdateVersion {
+    UpdateVersion { e_tag: found.e_tag, version: found.version }
 }
 
 async fn upload_file(
     store: &OpenStore,
-    key: &Key,
-    path: &Path,
+    file: &ResultFile,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
 ) -> Result<(), UploadFailure> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
+    let mut content = File::open(&file.path)?;
+    let length = content.metadata()?.len();
     if length <= PART_BYTES {
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        store.objects().put_opts(key, bytes.into(), PutOptions::default()).await?;
+        content.read_to_end(&mut bytes)?;
+        put(store, file, bytes).await?;
         so_far.bytes += length;
         return Ok(());
     }
     let part_bytes = usize::try_from(PART_BYTES.max(length / MAX_PARTS)).unwrap_or(usize::MAX);
-    let parts = store.objects().put_multipart_opts(key, Default::default()).await?;
+    let parts = store.objects().put_multipart_opts(&file.key, Default::default()).await?;
     let mut upload = WriteMultipart::new_with_chunk_size(parts, part_bytes);
-    let sent = send(&mut file, part_bytes, &mut upload, so_far, report).await;
+    let sent = send(&mut content, part_bytes, &mut upload, so_far, report).await;
+    let sent = match sent {
+        // Stores have no condition for large objects, so this must come directly before the end.
+        Ok(()) => check_replaced(store, file).await,
+        failed => failed,
+    };
     match sent {
         Ok(()) => upload.finish().await.map(drop)?,
         Err(failure) => {
@@ -111,6 +197,52 @@ async fn upload_file(
         }
     }
     Ok(())
+}
+
+/// Writes an object, if it replaces only what it may.
+async fn put(store: &OpenStore, file: &ResultFile, bytes: Vec<u8>) -> Result<(), UploadFailure> {
+    let mode = match &file.replaces {
+        Replaces::Any => PutMode::Overwrite,
+        Replaces::None => PutMode::Create,
+        Replaces::Version(version) => PutMode::Update(version.clone()),
+    };
+    let put = |mode: PutMode| {
+        let options = PutOptions { mode, ..Default::default() };
+        store.objects().put_opts(&file.key, bytes.clone().into(), options)
+    };
+    match put(mode).await {
+        Ok(_) => Ok(()),
+        // The answer to an earlier try of this request may have been lost. Another leader of the run may write the same.
+        Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => {
+            let there = store.objects().get_opts(&file.key, GetOptions::default()).await?;
+            let is_same = there.bytes().await? == bytes;
+            if is_same { Ok(()) } else { Err(UploadFailure::Replaced) }
+        }
+        Err(error) if is_unsupported(&error) => {
+            check_replaced(store, file).await?;
+            put(PutMode::Overwrite).await?;
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the store does not know conditions.
+fn is_unsupported(error: &Error) -> bool {
+    matches!(error, Error::NotImplemented { .. } | Error::NotSupported { .. })
+        || error.to_string().contains("NotImplemented")
+}
+
+/// Checks that an object is still the one that a file may replace.
+async fn check_replaced(store: &OpenStore, file: &ResultFile) -> Result<(), UploadFailure> {
+    let is_same = match (&file.replaces, find(store, &file.key).await) {
+        (Replaces::Any, _) => true,
+        (Replaces::None, found) => found?.is_none(),
+        (Replaces::Version(before), found) => found?
+            .map(version)
+            .is_some_and(|now| (&now.e_tag, &now.version) == (&before.e_tag, &before.version)),
+    };
+    if is_same { Ok(()) } else { Err(UploadFailure::Replaced) }
 }
 
 async fn send(

@@ -52,17 +52,18 @@ fn a_full_node_returns_what_is_granted() {
     node.handle(NodeMessage::Spawned(W0, 1), secs(0));
     node.handle(NodeMessage::Ready(W0, CallStats::default()), secs(0));
     node.handle(NodeMessage::Full(true), secs(1));
-    let grant = |id| {
-        let batch = batches(9).swap_remove(id);
-        let assignment =
-            Assignment { mini_batch: batch, attempt: 1, is_last: false, objects: Vec::new() };
-        Order::Grant(vec![Grant { assignment, failed_on: None }])
+    let assignment = |id| {
+        let mini_batch = batches(9).swap_remove(id);
+        Assignment { mini_batch, attempt: 1, is_last: false, objects: Vec::new() }
     };
+    let grant = |id| Order::Grant(vec![Grant { assignment: assignment(id), failed_on: None }]);
     let outputs = node.obey(grant(3), secs(1));
     let returned = |outputs: &[NodeOutput]| {
         let is_it = |output: &NodeOutput| matches!(output, NodeOutput::Report(NodeNews::Returned(of)) if of[..] == [(MiniBatchId(3), 1)]);
         outputs.iter().any(is_it)
     };
+    assert!(returned(&outputs), "{outputs:?}");
+    let outputs = node.obey(Order::GrantAhead(vec![assignment(3)]), secs(1));
     assert!(returned(&outputs), "{outputs:?}");
     assert!(node.standing().is_full && node.standing().ahead.is_none());
     assert!(node.obey(Order::Want(2), secs(1)).is_empty());
