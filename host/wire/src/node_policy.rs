@@ -36,10 +36,10 @@ impl QueuePolicy {
     pub const SAME_MACHINE: Self =
         Self { time: Duration::from_millis(8), most: 63, pause: Duration::from_millis(2) };
 
-    /// If they are on different machines. An answer of the leader takes longer, because the node first syncs a shared
-    /// file system, which may take 100 ms.
+    /// If they are on different machines. The queue is a reserve: it lasts until another leader grants, if this one is
+    /// lost. Near the end of a job, the leader lets queues be shorter.
     pub const OTHER_MACHINE: Self =
-        Self { time: Duration::from_millis(200), most: 255, pause: Duration::from_millis(8) };
+        Self { time: Duration::from_secs(6), most: 255, pause: Duration::from_millis(8) };
 }
 
 impl NodePolicy {

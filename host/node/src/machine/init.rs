@@ -34,7 +34,7 @@ impl NodeMachine {
         {
             worker.activity = Activity::Starting(self.now);
             // The queued mini-batches wait for `init`, which the pace does not include.
-            worker.pace = None;
+            worker.forget_pace();
         } else {
             self.stray(id);
         }

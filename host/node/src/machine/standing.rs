@@ -4,6 +4,7 @@ use super::NodeMachine;
 use super::worker::{Activity, LiveWorker};
 use crate::model::{WorkerId, count_u32};
 use crate::protocol::{GrowingQueues, WorkersStanding};
+use std::cmp::Ordering;
 use std::time::Duration;
 
 impl NodeMachine {
@@ -43,17 +44,24 @@ impl NodeMachine {
         standing
     }
 
-    /// The queues that may grow. `None` if no queue may grow.
+    /// The queues that may grow. `None` if no queue may grow. This is part of each report, so it must be fast.
     fn ahead(&self) -> Option<GrowingQueues> {
-        let takers = self.takers(|worker| worker.takes_ahead(self.policy.queues).is_some());
-        let shortest = takers.first()?.1;
-        let workers = self.workers.values();
-        let room = workers.filter_map(|worker| worker.takes_ahead(self.policy.queues));
-        Some(GrowingQueues {
-            depth: count_u32(shortest),
-            takers: count_u32(takers.len()),
-            room: count_u32(room.sum()),
-        })
+        if self.is_ending || self.is_full {
+            return None;
+        }
+        let mut found: Option<GrowingQueues> = None;
+        for worker in self.workers.values() {
+            let Some(room) = worker.takes_ahead() else { continue };
+            let (depth, room) = (count_u32(worker.held.len()), count_u32(room));
+            let so_far = found.get_or_insert(GrowingQueues { depth, takers: 0, room: 0 });
+            so_far.room += room;
+            match depth.cmp(&so_far.depth) {
+                Ordering::Less => (so_far.depth, so_far.takers) = (depth, 1),
+                Ordering::Equal => so_far.takers += 1,
+                Ordering::Greater => {}
+            }
+        }
+        found
     }
 
     /// The workers with the shortest queues, of those that may take more attempts, and the lengths of these queues, which

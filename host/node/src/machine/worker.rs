@@ -85,6 +85,8 @@ pub(super) struct LiveWorker {
     pub(super) picked: Duration,
     /// How long a mini-batch takes, smoothed. `None` before the first.
     pub(super) pace: Option<Duration>,
+    /// How many mini-batches should wait at this pace, so that the worker does not idle while the leader pauses.
+    pace_target: usize,
     /// How long the start took, including `init`.
     pub(super) start_took: Duration,
     /// Whether the worker has received mini-batches that must no longer run. If so, we kill the
@@ -109,6 +111,7 @@ impl LiveWorker {
             held: VecDeque::new(),
             picked: now,
             pace: None,
+            pace_target: 1,
             start_took: Duration::ZERO,
             drops_next: false,
             has_initialized: false,
@@ -124,26 +127,28 @@ impl LiveWorker {
     pub(super) fn took(&mut self, seconds: f64, policy: QueuePolicy) {
         let took = Duration::try_from_secs_f64(seconds).unwrap_or(policy.time);
         let took = took.min(Duration::from_secs(3600));
-        self.pace = Some(self.pace.map_or(took, |pace| took.max((3 * pace + took) / 4)));
+        let pace = self.pace.map_or(took, |pace| took.max((3 * pace + took) / 4));
+        self.pace = Some(pace);
+        let count = policy.time.as_nanos() / pace.as_nanos().max(1);
+        self.pace_target = (count as usize).clamp(1, policy.most as usize);
+    }
+
+    /// Forgets the pace.
+    pub(super) fn forget_pace(&mut self) {
+        self.pace = None;
+        self.pace_target = 1;
     }
 
     /// How many mini-batches should wait in its queue.
-    fn queue_target(&self, policy: QueuePolicy) -> usize {
-        let fetches = self.held.iter().any(|held| held.has_objects);
+    fn queue_target(&self) -> usize {
+        let fetches = self.held.back().is_some_and(|last| last.has_objects);
         let least = if fetches { NodePolicy::AHEAD_OBJECTS } else { 1 };
-        self.pace_target(policy).max(least)
-    }
-
-    /// How many mini-batches should wait so that the worker does not idle while the leader pauses.
-    fn pace_target(&self, policy: QueuePolicy) -> usize {
-        let Some(pace) = self.pace else { return 1 };
-        let count = policy.time.as_nanos() / pace.as_nanos().max(1);
-        (count as usize).clamp(1, policy.most as usize)
+        self.pace_target.max(least)
     }
 
     /// How many more attempts the worker should queue. `None` if it should not queue another attempt.
-    pub(super) fn takes_ahead(&self, policy: QueuePolicy) -> Option<usize> {
-        let most = self.queue_target(policy) + 1;
+    pub(super) fn takes_ahead(&self) -> Option<usize> {
+        let most = self.queue_target() + 1;
         let room = most.saturating_sub(self.held.len());
         (self.is_working() && room > 0).then_some(room)
     }
