@@ -44,6 +44,7 @@ mod policy;
 mod python;
 mod registry;
 mod resume;
+mod resume_stored;
 mod run;
 mod schema_block;
 mod script;
@@ -53,6 +54,7 @@ mod signer;
 mod template;
 mod terminal;
 mod tools;
+mod upload;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};

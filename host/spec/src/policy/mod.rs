@@ -9,7 +9,8 @@
 //! - `places`: checks paths against the `roots`; each root is for one use of folders (`folder_use`); `real`:
 //!   resolves a path's links; `overlap`: refuses roots that overlap job directories;
 //! - `stores`: checks the stores that a job may use; `names`: reads lists of names;
-//! - `signers`: reads the signers of jobs; `signed`: the policy for the jobs of one of them.
+//! - `signers`: reads the signers of jobs; `signed`: the policy for the jobs of one of them;
+//! - `uploads`: data that a submitter has uploaded into its job's folder of the job store.
 
 mod amounts;
 mod apply;
@@ -25,6 +26,7 @@ mod roots;
 mod signed;
 mod signers;
 mod stores;
+mod uploads;
 
 #[cfg(test)]
 mod job_store_tests;
@@ -32,7 +34,10 @@ mod job_store_tests;
 mod signers_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod uploads_tests;
 
 pub use file::OperatorPolicy;
 pub(crate) use folder_use::FolderUse;
+pub(crate) use places::fixed_part;
 pub use signed::SignerRefusal;

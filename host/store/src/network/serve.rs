@@ -6,6 +6,7 @@ use super::error_text::FetchError;
 use super::head::check;
 use super::listing::{ListingExtent, list};
 use super::object_calls::serve_calls;
+use super::put_files::put_files;
 use super::upload::upload_folder;
 use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
@@ -100,6 +101,7 @@ async fn work(
             list(request, wanted, extent, &mut progress).await
         }
         (StoreTask::Put, _) => upload_folder(request, &mut progress).await,
+        (StoreTask::PutFiles(files), _) => put_files(request, files, &mut progress).await,
         (StoreTask::Check(name), _) => check(request, name).await.map(|()| Fetched::default()),
         (StoreTask::Serve, Some(requests)) => {
             serve_requests(request, requests, report).await.map(|()| Fetched::default())
@@ -124,9 +126,12 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         let folders = WRITABLE_FOLDERS.iter().map(|below| request.folder.join(below));
         folders.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
     };
-    let mut folders = match request.task {
+    let mut folders = match &request.task {
         StoreTask::List { .. } | StoreTask::Serve => slot_folders(FolderRights::Write),
         StoreTask::Put => vec![rule(request.folder.clone(), FolderRights::Read)],
+        StoreTask::PutFiles(files) => {
+            files.iter().map(|file| rule(file.path.clone(), FolderRights::Read)).collect()
+        }
         StoreTask::Objects | StoreTask::Check(_) => Vec::new(),
     };
     folders.extend(NETWORK_FILES.iter().map(|path| rule(path.into(), FolderRights::Read)));

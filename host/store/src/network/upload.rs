@@ -8,23 +8,26 @@ use crate::model::LOCK_FILE;
 use crate::protocol::store::{FetchRequest, Fetched};
 use object_store::path::Path as Key;
 use object_store::{Error, PutOptions, WriteMultipart};
+use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use walkdir::WalkDir;
 
 /// The size of a part of an upload, and of the largest file that is sent in one request, in bytes.
-const PART_BYTES: u64 = 8 << 20;
+pub(super) const PART_BYTES: u64 = 8 << 20;
 /// The maximum number of parts of an object (S3 allows 10,000).
 const MAX_PARTS: u64 = 9000;
 /// The maximum number of parts that are sent at the same time.
 const PARALLEL_PARTS: usize = 4;
 
 /// Why a file could not be sent.
-enum UploadFailure {
+pub(super) enum UploadFailure {
     Store(Error),
     Disk(io::Error),
     Leader(FetchError),
+    /// The file does not have the expected content.
+    Changed,
 }
 
 impl From<Error> for UploadFailure {
@@ -66,8 +69,9 @@ pub(super) async fn upload_folder(
             return Err(FetchError::OddName(path.to_owned()));
         };
         so_far.objects += 1;
-        upload_file(&store, &key, path, &mut so_far, report).await.map_err(
-            |failure| match failure {
+        let content = (path, None);
+        upload_file(&store, &key, content, &mut so_far, report).await.map_err(|failure| {
+            match failure {
                 UploadFailure::Store(error) => FetchError::store(
                     error,
                     StoreAction::Write(key.to_string(), shown.clone()),
@@ -75,33 +79,36 @@ pub(super) async fn upload_folder(
                 ),
                 UploadFailure::Disk(source) => FetchError::Read { path: path.to_owned(), source },
                 UploadFailure::Leader(error) => error,
-            },
-        )?;
+                UploadFailure::Changed => FetchError::FileChanged(path.to_owned()),
+            }
+        })?;
         report(so_far)?;
     }
     Ok(so_far)
 }
 
-async fn upload_file(
+/// Uploads a file. With `expected`, its content must have this SHA-256: otherwise there is no new object.
+pub(super) async fn upload_file(
     store: &OpenStore,
     key: &Key,
-    path: &Path,
+    (path, expected): (&Path, Option<&[u8; 32]>),
     so_far: &mut Fetched,
     report: &mut Report<'_>,
 ) -> Result<(), UploadFailure> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     if length <= PART_BYTES {
-        let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes)?;
-        store.objects().put_opts(key, bytes.into(), PutOptions::default()).await?;
-        so_far.bytes += length;
+        so_far.bytes += put_whole(store, key, file, expected).await?;
         return Ok(());
     }
     let part_bytes = usize::try_from(PART_BYTES.max(length / MAX_PARTS)).unwrap_or(usize::MAX);
     let parts = store.objects().put_multipart_opts(key, Default::default()).await?;
     let mut upload = WriteMultipart::new_with_chunk_size(parts, part_bytes);
     let sent = send(&mut file, part_bytes, &mut upload, so_far, report).await;
+    let sent = sent.and_then(|found| match expected {
+        Some(expected) if *expected != found => Err(UploadFailure::Changed),
+        _ => Ok(()),
+    });
     match sent {
         Ok(()) => upload.finish().await.map(drop)?,
         Err(failure) => {
@@ -113,13 +120,42 @@ async fn upload_file(
     Ok(())
 }
 
+/// Uploads a file in one request. Returns its length.
+async fn put_whole(
+    store: &OpenStore,
+    key: &Key,
+    file: File,
+    expected: Option<&[u8; 32]>,
+) -> Result<u64, UploadFailure> {
+    let mut bytes = Vec::new();
+    // The file may grow meanwhile.
+    file.take(PART_BYTES + 1).read_to_end(&mut bytes)?;
+    if expected.is_some_and(|expected| *expected != <[u8; 32]>::from(Sha256::digest(&bytes))) {
+        return Err(UploadFailure::Changed);
+    }
+    let length = bytes.len() as u64;
+    store.objects().put_opts(key, bytes.into(), PutOptions::default()).await?;
+    Ok(length)
+}
+
+/// As [`upload_file`], for a file that is small and must have this SHA-256. Returns its length.
+pub(super) async fn upload_small(
+    store: &OpenStore,
+    key: &Key,
+    (path, expected): (&Path, &[u8; 32]),
+) -> Result<u64, UploadFailure> {
+    put_whole(store, key, File::open(path)?, Some(expected)).await
+}
+
+/// Sends a file in parts. Returns the SHA-256 of what was sent.
 async fn send(
     file: &mut File,
     part_bytes: usize,
     upload: &mut WriteMultipart,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
-) -> Result<(), UploadFailure> {
+) -> Result<[u8; 32], UploadFailure> {
+    let mut digest = Sha256::new();
     let mut buffer = vec![0; part_bytes];
     loop {
         let mut read = 0;
@@ -130,10 +166,12 @@ async fn send(
             }
         }
         if read == 0 {
-            return Ok(());
+            return Ok(digest.finalize().into());
         }
         upload.wait_for_capacity(PARALLEL_PARTS).await?;
-        upload.write(buffer.get(..read).unwrap_or_default());
+        let part = buffer.get(..read).unwrap_or_default();
+        digest.update(part);
+        upload.write(part);
         so_far.bytes += read as u64;
         report(*so_far).map_err(UploadFailure::Leader)?;
     }
