@@ -116,7 +116,12 @@ struct Prepared {
 fn prepare(asked: &JobForNode, arguments: &Arguments) -> Result<Prepared, Anything> {
     let machine = MachineSize { has_broker: true, ..MachineSize::default() };
     let policy = OperatorPolicy::default();
-    let context = LoadContext { policy: &policy, registrations: &NoRegistry, machine: &machine };
+    let context = LoadContext {
+        policy: &policy,
+        registrations: &NoRegistry,
+        machine: &machine,
+        uploads: &[],
+    };
     let spec = spec::load(&asked.job_file, &asked.overrides, context)?;
     let job_file = JobFile::new(&asked.job_file, &asked.overrides);
     let mut request = node_request(&spec, &job_file)?;

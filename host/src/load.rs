@@ -53,6 +53,6 @@ pub fn load_under(
     spec::load(
         path,
         overrides,
-        LoadContext { policy, registrations: &NoRegistry, machine: &machine },
+        LoadContext { policy, registrations: &NoRegistry, machine: &machine, uploads: &[] },
     )
 }

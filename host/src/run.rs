@@ -12,7 +12,9 @@ use crate::engine::{
 };
 use crate::inference::NamedLibrary;
 use crate::load::host_name;
-use crate::model::{Address, JobDir, MiniBatchId, NodeId, TableFormat, WorkerId, fail_point};
+use crate::model::{
+    Address, JobDir, MiniBatchId, NodeId, TableFormat, UploadedData, WorkerId, fail_point,
+};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
 use crate::nodes::{
     Assignment, GrantedObjects, LeadAnnouncer, LeadKeeper, LeaderIdentity, Leadership, RemoteNodes,
@@ -77,6 +79,22 @@ fn publish(
         say(&format!("copies of the results stay in the job store: {error}"));
     }
     Ok(())
+}
+
+/// Uploads what only this machine has of a job into its store. Returns what replaces the paths of this machine.
+///
+/// # Errors
+/// If the policy forbids the store, if a file cannot be read or changes meanwhile, or if the store cannot be written.
+pub(crate) fn upload_data(
+    spec: &JobSpec,
+    place: &JobStorePlace,
+    options: &Options,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<UploadedData>, PrepareError> {
+    let options = options.node();
+    // Checks that the store is there.
+    job_objects(spec, place, &options)?;
+    node::upload_data(spec, place, &options, say).map_err(PrepareError::Node)
 }
 
 /// The objects of a job in its store.

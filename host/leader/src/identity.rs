@@ -51,6 +51,8 @@ pub fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, String)> {
         // `JobIdentity` has the component's digest. The required digest is checked earlier.
         entry_script: _,
         entry_script_digest: _,
+        // The paths that entry scripts see are in `side_inputs`.
+        side_input_names: _,
         // Used below for side inputs. Models are identified by their content.
         stored: _,
         // Where files are copied after all rows are written.

@@ -3,7 +3,8 @@
 
 use super::ClaimError;
 use crate::model::{
-    ContentRef, JobDir, JobResult, JobStatus, LOCK_FILE, Latest, SignerKey, printable_json,
+    ContentRef, JobDir, JobResult, JobStatus, LOCK_FILE, Latest, SignerKey, UploadedData,
+    printable_json,
 };
 use crate::opening::regular;
 use jiff::Timestamp;
@@ -66,6 +67,9 @@ pub struct JobFile {
     /// What other machines need of the job, in its store. `None` without a broker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<ContentRef>,
+    /// What replaces paths of the submitter's machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uploads: Vec<UploadedData>,
 }
 
 impl JobFile {
@@ -80,6 +84,7 @@ impl JobFile {
             overrides: kept.map(|(_, pair)| pair.clone()).collect(),
             latest: Vec::new(),
             source: None,
+            uploads: Vec::new(),
         }
     }
 }

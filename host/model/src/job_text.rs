@@ -1,25 +1,10 @@
 //! What a job file and the files beside it say, so that another machine can read the job without these files.
 
 use super::registered::{Registered, RegisteredKind, RegisteredName};
+use super::uploaded::UploadedData;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-
-/// A content that is known by its digest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ContentRef {
-    /// The SHA-256 of the content.
-    pub sha256: [u8; 32],
-    /// The length in bytes.
-    pub bytes: u64,
-}
-
-impl ContentRef {
-    /// The SHA-256 in hexadecimal.
-    pub fn hex(&self) -> String {
-        super::hex(self.sha256)
-    }
-}
 
 /// The texts from which a job was read. With the settings that were given in addition, they describe the same job on
 /// each machine.
@@ -31,6 +16,9 @@ pub struct JobText {
     pub files: BTreeMap<PathBuf, String>,
     /// What the registered names in the job file referred to.
     pub names: Vec<FoundName>,
+    /// What replaces paths of the submitter's machine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uploads: Vec<UploadedData>,
 }
 
 /// What a registered name referred to.

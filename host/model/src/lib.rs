@@ -5,6 +5,7 @@
 
 mod address;
 mod bounded_vec;
+mod content_ref;
 mod errno;
 pub mod event;
 pub mod fail_point;
@@ -42,12 +43,14 @@ mod table;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod text;
+mod uploaded;
 mod wall;
 mod worker_exit;
 
 /// Bytes in hexadecimal, two lower-case digits each.
 pub use ::hex::encode as hex;
 pub use address::{Address, ParseAddressError, StoreKind, StorePlace};
+pub use content_ref::ContentRef;
 pub use errno::with_errno_names;
 pub use failure::{Failure, FailureKind, is_full};
 pub use feature::{Absence, Feature};
@@ -63,7 +66,7 @@ pub use inference::{
 };
 pub use inference_note::{InferenceNote, InferenceWork};
 pub use input::{InputKind, JobInput};
-pub use job_text::{ContentRef, FoundName, JobText};
+pub use job_text::{FoundName, JobText};
 pub use machine_caps::{MachineCaps, ProcessLists};
 pub use memory_budget::MemoryBudget;
 pub use mini_batch::{
@@ -103,5 +106,6 @@ pub use text::{
     count, counted, is_plain, is_terminal_control, on_one_line, os_error, printable,
     printable_json, shell_word, text_cell,
 };
+pub use uploaded::{UPLOADS_FOLDER, UploadedData, UploadedFolder, UploadedMeaning, is_uploaded};
 pub use wall::{OsSandbox, WallState};
 pub use worker_exit::WorkerExit;

@@ -3,6 +3,7 @@
 use super::features::NotBuilt;
 use super::model_error::ModelError;
 use super::python::PythonError;
+use super::upload_error::UploadError;
 use crate::compile::{AcceptedKind, CompileError};
 use crate::dataset::DatasetError;
 use crate::machine_slots::SlotsError;
@@ -23,6 +24,9 @@ pub enum NodeError {
     /// An input is in a store and cannot be downloaded.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Data of this machine cannot be uploaded into the job's store.
+    #[error(transparent)]
+    Upload(#[from] UploadError),
     /// This machine divides the inputs in stores into other folders than the leader's.
     #[error(
         "this machine finds other folders of stores for the inputs than the leader: give the datastores the same \

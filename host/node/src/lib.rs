@@ -8,7 +8,7 @@
 //! `inspect_inputs` reports the current state of the inputs. The leader requests all three with the messages
 //! of `protocol::node`.
 //!
-//! `staging` downloads objects from stores, and uploads results; `real_paths` resolves the paths that a job
+//! `staging` downloads objects from stores, and uploads results; `uploads` uploads inputs that only this machine has; `real_paths` resolves the paths that a job
 //! names, and `overlap` refuses a job that would read what it writes. `models` checks the job's models
 //! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
 //! (`single_file`). `backends` finds and tries the inference libraries. `content` identifies the contents of
@@ -66,6 +66,8 @@ mod start;
 pub mod trial;
 mod trial_results;
 mod trial_steps;
+mod upload_error;
+mod uploads;
 pub mod worker;
 
 use sandmill_data::{dataset, output, typed_output};
@@ -94,3 +96,5 @@ pub use real_paths::with_real_paths;
 pub use run::RunningJob;
 pub use setup::plan_request;
 pub use staging::{Staged, job_objects, objects_folder, objects_of_job, stage, upload_results};
+pub use upload_error::UploadError;
+pub use uploads::upload_data;

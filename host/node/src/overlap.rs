@@ -4,6 +4,7 @@ use super::error::NodeError;
 use super::real_paths::resolve;
 use super::staging::Staged;
 use crate::dataset;
+use crate::model;
 use crate::spec::{JobSpec, JobStorePlace};
 use std::path::{Path, PathBuf};
 
@@ -25,8 +26,15 @@ pub(super) fn refuse_overlap(
     let refused = |reader: String, what, folder: &PathBuf, advice| {
         Err(NodeError::Overlap { reader, what, folder: folder.clone(), advice })
     };
+    // What was uploaded is in the job's folder, and no run writes it.
+    let is_uploaded = |what, folder: &Path, path: &Path| {
+        what == "the job store" && model::is_uploaded(folder, path)
+    };
     for source in &staged.sources {
         for (what, folder) in &written {
+            if is_uploaded(*what, folder, &source.root) {
+                continue;
+            }
             if source.root.starts_with(folder) || dataset::reaches(source, folder)? {
                 let advice = match *what {
                     "the output folder" => "name another folder for `output`",
@@ -43,6 +51,9 @@ pub(super) fn refuse_overlap(
     for (reader, path) in shown_whole(spec, staged) {
         let shown = utf8(&reader, path)?;
         for (what, folder) in &written {
+            if is_uploaded(*what, folder, &shown) {
+                continue;
+            }
             if shown.starts_with(folder) || folder.starts_with(&shown) {
                 let advice = match *what {
                     "the output folder" => "name another folder for `output`".to_owned(),

@@ -61,7 +61,8 @@ pub fn prepare(
     refuse_overlap(&spec, &staged, job_dir.root())?;
     let script = FoundScript::find(&spec, &options, &mut real, say)?;
     let inspected_models = inspect(&staged.models, spec.limits.models, &options.cancel)?;
-    options.policy.check_model_places(model_paths(&staged.models, &inspected_models))?;
+    let policy = options.policy.for_job(checked.job_store.as_ref(), &spec.name);
+    policy.check_model_places(model_paths(&staged.models, &inspected_models))?;
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
     // The entry script may read its models as files without running them.

@@ -140,7 +140,7 @@ fn outline(sources: &[Source]) -> String {
 /// a Delta Lake table. Fails if the job would read the rows of all the table's files, valid or not.
 /// Allows jobs that list the files, and entry scripts that get files instead of rows, with a
 /// notice.
-fn check_table_log(
+pub(super) fn check_table_log(
     spec: &JobSpec,
     input: &JobInput,
     source: &Source,
@@ -166,7 +166,7 @@ fn check_table_log(
 }
 
 /// Whether an input consists of Parquet files and the job does not say to read them as plain files.
-fn refuses_tables(spec: &JobSpec, input: &JobInput) -> bool {
+pub(super) fn refuses_tables(spec: &JobSpec, input: &JobInput) -> bool {
     let InputKind::Tables { inputs: tables, .. } = &spec.input_kind else { return false };
     let table = spec.inputs.iter().zip(tables).find(|(known, _)| known.name == input.name);
     table.is_some_and(|(_, table)| table.kind.may_have_log() && !table.files)
@@ -199,9 +199,13 @@ fn stage_inputs(
     let stager = stager(spec, options, &cache);
     for stored in &spec.stored {
         let with_key = |error: StoreError| error.with_input(&stored.key);
-        let path = stager.fetch(&stored.key, &stored.address, &mut kept, &mut watch)?;
+        let folder = stager.fetch(&stored.key, &stored.address, &mut kept, &mut watch)?;
+        let path = match &stored.file {
+            None => folder,
+            Some(file) => uploaded_file(&folder, file).map_err(with_key)?,
+        };
         match stored.kind {
-            StoredKind::SideInput(_) if !path.is_dir() => {
+            StoredKind::SideInput(_) if stored.file.is_none() && !path.is_dir() => {
                 return Err(with_key(StoreError::OneObject(stored.address.to_string())).into());
             }
             StoredKind::SideInput(index) => {
@@ -231,6 +235,17 @@ fn stage_inputs(
     };
     staged.objects = objects;
     Ok(inputs)
+}
+
+/// The only file of a folder to which a submitter has uploaded it.
+fn uploaded_file(folder: &Path, file: &str) -> Result<PathBuf, StoreError> {
+    let path = folder.join(file);
+    match path.symlink_metadata() {
+        Ok(found) if found.is_file() => Ok(path),
+        // Only the downloading process could have made something else.
+        Ok(_) => Err(StoreError::AllOutside(path)),
+        Err(source) => Err(StoreError::Lost { path: path.display().to_string(), source }),
+    }
 }
 
 /// When objects are downloaded. Grouping by keys needs all rows, and a database consists of many files, so
@@ -316,7 +331,11 @@ pub fn objects_of_job(
     Ok(stager.objects_at(address, &format!("{name}/"))?)
 }
 
-fn stager<'a>(spec: &'a JobSpec, options: &'a NodeOptions, cache: &'a Path) -> Stager<'a> {
+pub(super) fn stager<'a>(
+    spec: &'a JobSpec,
+    options: &'a NodeOptions,
+    cache: &'a Path,
+) -> Stager<'a> {
     let refused = spec.inputs.iter().filter(|input| refuses_tables(spec, input));
     Stager {
         program: &options.program,

@@ -68,6 +68,7 @@ pub(super) fn check(
         inputs,
         input_kind,
         side_inputs: script.side_inputs,
+        side_input_names: side_input_names(raw),
         models,
         stored,
         inference: models::settings(raw, defaults),
@@ -106,6 +107,11 @@ pub(super) fn check(
     spec.notices = report.take_notices();
     spec.conversions = report.take_conversions();
     spec
+}
+
+fn side_input_names(raw: &RawJob) -> Vec<String> {
+    let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
+    sides.map(|side| side.name.value.clone()).collect()
 }
 
 /// The entry script, and everything that it gets besides its input.

@@ -43,6 +43,8 @@ pub struct JobSpec {
     pub input_kind: InputKind,
     /// The folders and files that the guest sees, read-only.
     pub side_inputs: Vec<Mount>,
+    /// The names of the side inputs, in the same order.
+    pub side_input_names: Vec<String>,
     /// The models that the entry script may run. The script also sees each model as a read-only folder.
     pub models: Vec<ModelSpec>,
     /// The side inputs and models that are in stores. Until they are fetched, their paths are addresses.
@@ -187,6 +189,8 @@ pub struct StoredMount {
     pub address: Address,
     /// The chosen version, for a model in a folder with several versions.
     pub version: Option<u64>,
+    /// The file below the address that is meant. `None` if all of the address is.
+    pub file: Option<String>,
 }
 
 /// One of a job's side inputs or models, by its index.

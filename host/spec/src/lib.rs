@@ -73,6 +73,7 @@ mod templates;
 mod testing;
 mod times;
 mod tree;
+mod uploads;
 mod user_config;
 mod workers;
 

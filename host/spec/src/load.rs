@@ -12,8 +12,8 @@ use super::reading::read;
 use super::registered::Registrations;
 use super::settings_files::SettingsFiles;
 use super::tree::{self, YamlNode};
-use super::{argument_settings, check, limits, overrides, parent, raw, registered};
-use crate::model::{JobText, hex};
+use super::{argument_settings, check, limits, overrides, parent, raw, registered, uploads};
+use crate::model::{JobText, UploadedData, hex};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
@@ -30,6 +30,8 @@ pub struct LoadContext<'a> {
     pub registrations: &'a dyn Registrations,
     /// The machine that the job runs on.
     pub machine: &'a MachineSize,
+    /// What replaces paths of this machine, because it was put into the job's store.
+    pub uploads: &'a [UploadedData],
 }
 
 /// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, such as
@@ -51,7 +53,8 @@ pub fn load(
             let kept = LoadContext { registrations: &names, ..context };
             let spec = build_here(path, &text, (overrides, kept), &report);
             spec.map(|spec| {
-                let text = JobText { text, names: names.into_found(), ..spec.text };
+                let uploads = context.uploads.to_vec();
+                let text = JobText { text, names: names.into_found(), uploads, ..spec.text };
                 JobSpec { text, ..spec }
             })
         }
@@ -77,7 +80,7 @@ pub fn load_given(
     let report = ErrorReport::default();
     let GivenJob { text, script, component } = given;
     let names = GivenNames(text);
-    let context = LoadContext { registrations: &names, ..context };
+    let context = LoadContext { registrations: &names, uploads: &text.uploads, ..context };
     let files = SettingsFiles::Given(text.files.clone());
     let spec = located(path, context.policy, &report).and_then(|location| {
         let location = location.given(files, script.clone());
@@ -141,12 +144,12 @@ fn spec_or_errors(
 
 /// Builds the spec. `None` if the file's errors prevent that. The spec is valid only if the report is clean.
 fn build(
-    location: JobFileLocation,
+    mut location: JobFileLocation,
     text: &str,
     (overrides, context): (&[(String, String)], LoadContext<'_>),
     report: &ErrorReport,
 ) -> Option<JobSpec> {
-    let LoadContext { policy, registrations, machine } = context;
+    let LoadContext { policy, registrations, machine, uploads: uploaded } = context;
     let root = tree::parse(text, report)?;
     let wanted =
         overrides.iter().rev().find(|(key, _)| key == PICKED_JOB).map(|(_, name)| name.as_str());
@@ -186,10 +189,15 @@ fn build(
     }
     let mut raw = raw::read(root, report)?;
     let latest = registered::resolve(&mut raw, registrations, report);
+    uploads::replace(&mut raw, uploaded, &mut location, report);
     let mut spec = check::check(&raw, dialect, (&location, machine), report);
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
+    // Only if the policy allows the paths: another machine's user must not learn about others.
+    if location.files.are_given() && report.is_clean() {
+        uploads::refuse_missing(&spec, &raw, report);
+    }
     spec.text.files = location.files.into_texts();
     // A file with our own keys needs a conversion only in unusual cases, so each conversion is a notice.
     match dialect {

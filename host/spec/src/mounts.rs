@@ -7,6 +7,7 @@ use super::output::address_of;
 use super::raw::RawSideInput;
 use super::registered::or_register;
 use super::scope::Located;
+use super::uploads::not_here;
 use crate::model::{
     GUEST_INPUTS, GUEST_LOGS, GUEST_OUTPUT, GUEST_SIDE_INPUTS, GUEST_SOURCE, Mount, RegisteredKind,
 };
@@ -18,7 +19,10 @@ const RESERVED: [&str; 4] = [GUEST_INPUTS, GUEST_OUTPUT, GUEST_LOGS, GUEST_SOURC
 
 /// The path that replaces a reference to a side input: the folder as the entry script sees it, or the file in
 /// that folder if the side input is a single file.
-pub(super) fn guest_path_of(mount: &Mount) -> String {
+pub(super) fn guest_path_of(side: &RawSideInput, mount: &Mount) -> String {
+    if let Some(name) = &side.uploaded_file {
+        return format!("{}/{name}", mount.guest);
+    }
     let name = mount.host.file_name().and_then(|name| name.to_str());
     match name.filter(|_| mount.host.is_file()) {
         Some(name) => format!("{}/{name}", mount.guest),
@@ -57,7 +61,8 @@ pub(super) fn check(
                 let key = side.path.key.clone();
                 let kind = StoredKind::SideInput(index);
                 let host = address.to_string().into();
-                stored.push(StoredMount { key, kind, address, version: None });
+                let file = side.uploaded_file.clone();
+                stored.push(StoredMount { key, kind, address, version: None, file });
                 host
             }
             None => local_path(&side.path, location, report),
@@ -98,6 +103,7 @@ fn local_path(path: &Located<String>, location: &JobFileLocation, report: &Error
                 host.display()
             ),
         ),
+        Err(_) if location.files.are_given() => path.blame(report, not_here(&host)),
         Err(error) => {
             path.blame(report, format!("{}; name a folder or a file", missing(&host, &error)));
         }

@@ -29,7 +29,10 @@ impl TemplateNames {
         }
         let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
         for (side, mount) in sides.zip(side_inputs) {
-            known.push((format!("side_inputs.{}", side.name.value), mounts::guest_path_of(mount)));
+            known.push((
+                format!("side_inputs.{}", side.name.value),
+                mounts::guest_path_of(side, mount),
+            ));
         }
         for model in raw.models.iter().flat_map(|models| &models.value) {
             let name = &model.name.value;

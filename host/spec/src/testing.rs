@@ -9,7 +9,7 @@ static MACHINE: LazyLock<MachineSize> = LazyLock::new(MachineSize::default);
 impl<'a> LoadContext<'a> {
     /// A context with this policy, without a registry, on a machine with one core.
     pub fn sample(policy: &'a OperatorPolicy) -> Self {
-        Self { policy, registrations: &NoRegistry, machine: &MACHINE }
+        Self { policy, registrations: &NoRegistry, machine: &MACHINE, uploads: &[] }
     }
 }
 

@@ -31,7 +31,8 @@ pub(super) fn detach(
     let wrong = |text| Problem::usage(anyhow::Error::msg(text));
     let has_broker = arguments.job.broker.find().is_some();
     has_broker.then_some(()).ok_or_else(|| wrong(NO_BROKER))?;
-    let LoadedJob { spec, sets, broker, .. } = arguments.job.load(&arguments.counts)?;
+    let loaded = arguments.job.load(&arguments.counts)?;
+    let LoadedJob { spec, sets, broker, .. } = arguments.uploaded(loaded, logging)?;
     let broker = broker.ok_or_else(|| wrong(NO_BROKER))?;
     let job_file = JobFile::new(&arguments.job.job, &sets);
     let paths = node_request(&spec, &job_file).map_err(Problem::usage)?;

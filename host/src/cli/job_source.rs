@@ -30,7 +30,7 @@ pub(super) struct AnyJobArgument {
     #[arg(long, value_name = "STORE")]
     store: Option<PathBuf>,
     #[command(flatten)]
-    datastores: DatastoresArgument,
+    pub(super) datastores: DatastoresArgument,
 }
 
 /// Where a job is.
@@ -48,15 +48,19 @@ impl AnyJobArgument {
     /// # Errors
     /// If there is no such job, or if the job store cannot be read.
     pub(super) fn find(&self) -> Result<JobSource, Problem> {
-        let config = Config::load(&PolicyArgument::default())?;
+        self.find_below(&Config::load(&PolicyArgument::default())?)
+    }
+
+    /// As [`find`](Self::find), with this config file.
+    pub(super) fn find_below(&self, config: &Config) -> Result<JobSource, Problem> {
         if let Some(store) = &self.store {
-            return self.in_store(store, &config);
+            return self.in_store(store, config);
         }
-        let found = self.job.dir_below(&config);
+        let found = self.job.dir_below(config);
         let is_found = found.as_deref().is_ok_and(is_job_dir);
         let variable = std::env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty());
         match variable.filter(|_| !is_found && self.may_be_name()) {
-            Some(store) => self.in_store(Path::new(&store), &config),
+            Some(store) => self.in_store(Path::new(&store), config),
             None => found.map(JobSource::Directory),
         }
     }

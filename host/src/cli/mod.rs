@@ -45,6 +45,7 @@ mod policy;
 mod python;
 mod registry;
 mod resume;
+mod resume_stored;
 mod run;
 mod schema_block;
 mod script;
@@ -54,6 +55,7 @@ mod signer;
 mod template;
 mod terminal;
 mod tools;
+mod upload;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};

@@ -175,7 +175,8 @@ fn load(
     policy: &OperatorPolicy,
 ) -> Result<spec::JobSpec, String> {
     let machine = MachineSize { has_broker: true, ..this_machine() };
-    let context = LoadContext { policy, registrations: &NoRegistry, machine: &machine };
+    let context =
+        LoadContext { policy, registrations: &NoRegistry, machine: &machine, uploads: &[] };
     let loaded = spec::load_given(&job_file.path, given, &job_file.overrides, context);
     loaded.map_err(|errors| with_advice(&errors, policy))
 }

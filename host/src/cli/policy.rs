@@ -1,6 +1,9 @@
 //! Finds the operator's policy.
 
 use super::exit::Problem;
+use crate::engine::{JobState, PolicyUsed};
+use crate::model::JobDir;
+use crate::run::Options;
 use crate::spec::OperatorPolicy;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -48,9 +51,63 @@ impl PolicyArgument {
     }
 }
 
+/// The notice for a job that is resumed under a policy that differs from the policy of its last run. This is
+/// not an error: the current policy applies.
+pub(super) fn other_policy(options: &Options) -> Option<String> {
+    let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
+    policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())
+}
+
+fn policy_note(last: Option<&PolicyUsed>, current: Option<&PolicyUsed>) -> Option<String> {
+    let note = match (last, current) {
+        (None, None) => return None,
+        (Some(last), None) => {
+            let last = last.file.display();
+            format!("policy: the last run of this job was under {last}; no policy applies now")
+        }
+        (None, Some(current)) => {
+            let current = current.file.display();
+            format!("policy: the last run of this job was under no policy; {current} applies now")
+        }
+        (Some(last), Some(current)) if last.sha256 == current.sha256 => return None,
+        (Some(last), Some(current)) if last.file == current.file => {
+            let current = current.file.display();
+            format!(
+                "policy: {current} has changed since the last run of this job; the current one applies"
+            )
+        }
+        (Some(last), Some(current)) => {
+            let (last, current) = (last.file.display(), current.file.display());
+            format!("policy: the last run of this job was under {last}; {current} applies now")
+        }
+    };
+    Some(note)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_changed_policy_is_reported() {
+        let policy = |file: &str, sha256: &str| {
+            Some(PolicyUsed { file: file.into(), sha256: sha256.to_owned() })
+        };
+        let (one, changed, other) = (policy("/a", "1"), policy("/a", "2"), policy("/b", "2"));
+        let note = |last: &Option<PolicyUsed>, current: &Option<PolicyUsed>| {
+            policy_note(last.as_ref(), current.as_ref()).unwrap_or_default()
+        };
+        assert_eq!((note(&one, &one), note(&None, &None)), (String::new(), String::new()));
+        assert_eq!(note(&changed, &other), "", "the same text elsewhere");
+        let notes =
+            [note(&one, &None), note(&None, &one), note(&one, &changed), note(&one, &other)];
+        insta::assert_snapshot!(notes.join("\n"), @"
+        policy: the last run of this job was under /a; no policy applies now
+        policy: the last run of this job was under no policy; /a applies now
+        policy: /a has changed since the last run of this job; the current one applies
+        policy: the last run of this job was under /a; /b applies now
+        ");
+    }
 
     #[test]
     fn the_command_line_comes_before_the_environment() {

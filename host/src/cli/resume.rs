@@ -1,33 +1,37 @@
-//! `sandmill resume`: `sandmill run` with the settings that the job directory stores.
+//! `sandmill resume`: `sandmill run` with the settings that the job directory or the job store has.
 
 use super::broker::{BrokerArgument, PatienceArguments};
 use super::config::Config;
-use super::datastores::DatastoresArgument;
 use super::event_thread::FollowerArguments;
 use super::exit::{Exit, Problem};
+use super::job_source::{AnyJobArgument, JobSource};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
+use super::resume_stored::{self, ResumedFromStore};
 use super::run::{
-    BackendArguments, KeyAndValue, OptionSettings, prepare_and_run, setting, this_program,
+    BackendArguments, KeyAndValue, NO_STORE, OptionSettings, prepare_and_run, setting, this_program,
 };
 use super::signer::SigningKeyArgument;
-use super::which::JobArgument;
-use crate::engine::{ClaimError, JobFile, JobState};
+use crate::engine::{ClaimError, JobFile, JobState, StoredView};
 use crate::load::this_machine;
 use crate::model::JobDir;
+use crate::nodes::{FetchedJob, with_advice};
 use crate::run::Options;
-use crate::spec::{self, LoadContext, MachineSize};
-use std::path::PathBuf;
+use crate::spec::{self, JobSpec, LoadContext, MachineSize, NoRegistry, OperatorPolicy};
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArguments {
     #[command(flatten)]
-    job: JobArgument,
+    job: AnyJobArgument,
     /// Sets KEY of the job file to VALUE. The other settings with which the job began stay in force. Only settings
     /// that do not change the rows may be set (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<KeyAndValue>,
+    /// Waits while another machine runs the job, and continues it if that machine is lost, as for `run`.
+    #[arg(long)]
+    standby: bool,
     #[command(flatten)]
     counts: OptionSettings,
     /// The folder for compiled entry scripts, as for `run`.
@@ -38,8 +42,6 @@ pub(super) struct ResumeArguments {
     #[command(flatten)]
     policy: PolicyArgument,
     #[command(flatten)]
-    datastores: DatastoresArgument,
-    #[command(flatten)]
     broker: BrokerArgument,
     #[command(flatten)]
     nodes: PatienceArguments,
@@ -49,30 +51,32 @@ pub(super) struct ResumeArguments {
     followers: FollowerArguments,
 }
 
+/// A job to resume.
+struct JobToResume {
+    spec: JobSpec,
+    policy: OperatorPolicy,
+    job_file: JobFile,
+    dir: PathBuf,
+    /// Keeps the entry script's files, if they were fetched.
+    _fetched: Option<FetchedJob>,
+}
+
 /// Resumes a job that was interrupted, failed or was cancelled.
 pub(super) fn resume(
     arguments: &ResumeArguments,
     logging: &LoggingArguments,
 ) -> Result<Exit, Problem> {
     let config = Config::load(&arguments.policy)?;
-    let dir = arguments.job.dir_below(&config)?;
-    let job_dir = JobDir::new(&dir);
-    let refused = |error: ClaimError| Err(Problem::usage(error));
-    let Some(state) = JobState::read(&job_dir).map_err(Problem::usage)? else {
-        return refused(ClaimError::NoJob(dir));
-    };
-    let Some(JobFile { path, overrides, latest, .. }) = state.job_file else {
-        return refused(ClaimError::NoJobFile { dir, name: state.name });
-    };
-    let new_sets = arguments.counts.appended_to(&arguments.sets);
-    let mut job_file = JobFile::new(&path, &[overrides, new_sets].concat());
-    let policy = arguments.policy.load()?;
-    let names = RegistryNames::with(latest);
     let broker = arguments.broker.find();
     let machine = MachineSize { has_broker: broker.is_some(), ..this_machine() };
-    let context = LoadContext { policy: &policy, registrations: &names, machine: &machine };
-    let spec = spec::load(&job_file.path, &job_file.overrides, context)
-        .map_err(|errors| Problem::each_line(&errors.to_string()))?;
+    let job = match arguments.job.find_below(&config)? {
+        JobSource::Directory(dir) => arguments.in_directory(dir, &machine)?,
+        JobSource::Store(view, store) => arguments.in_store((&view, &store), &config, &machine)?,
+    };
+    let JobToResume { spec, policy, mut job_file, dir, _fetched } = job;
+    if arguments.standby && spec.job_store.is_none() {
+        return Err(Problem::usage(anyhow::Error::msg(NO_STORE)));
+    }
     job_file.latest.clone_from(&spec.latest);
     let mut options = Options::new(&dir, this_program()?);
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
@@ -82,7 +86,60 @@ pub(super) fn resume(
     options.broker = broker;
     options.node_timeout = arguments.nodes.node_timeout();
     options.takeover = arguments.nodes.takeover();
-    options.datastores = arguments.datastores.load()?;
+    options.standby = arguments.standby;
+    options.datastores = arguments.job.datastores.load()?;
     options.job_file = Some(job_file);
     prepare_and_run(spec, options, logging, &arguments.followers)
+}
+
+impl ResumeArguments {
+    /// The settings with which the job began, and those of the command line. Later ones win.
+    fn sets(&self, began_with: Vec<KeyAndValue>) -> Vec<KeyAndValue> {
+        [began_with, self.counts.appended_to(&self.sets)].concat()
+    }
+
+    /// A job in a job directory of this machine.
+    fn in_directory(&self, dir: PathBuf, machine: &MachineSize) -> Result<JobToResume, Problem> {
+        let refused = |error: ClaimError| Err(Problem::usage(error));
+        let Some(state) = JobState::read(&JobDir::new(&dir)).map_err(Problem::usage)? else {
+            return refused(ClaimError::NoJob(dir));
+        };
+        let Some(JobFile { path, overrides, latest, uploads, .. }) = state.job_file else {
+            return refused(ClaimError::NoJobFile { dir, name: state.name });
+        };
+        let mut job_file = JobFile::new(&path, &self.sets(overrides));
+        let policy = self.policy.load()?;
+        let registrations = &RegistryNames::with(latest);
+        let context = LoadContext { policy: &policy, registrations, machine, uploads: &uploads };
+        let spec = spec::load(&job_file.path, &job_file.overrides, context)
+            .map_err(|errors| Problem::each_line(&errors.to_string()))?;
+        job_file.uploads = uploads;
+        Ok(JobToResume { spec, policy, job_file, dir, _fetched: None })
+    }
+
+    /// A job in a job store, whose job file this machine does not have.
+    fn in_store(
+        &self,
+        (view, store): (&StoredView, &Path),
+        config: &Config,
+        machine: &MachineSize,
+    ) -> Result<JobToResume, Problem> {
+        let mut options = Options::new(PathBuf::new(), this_program()?);
+        options.cache_dir = config.cache_dir(self.cache_dir.as_deref());
+        options.policy = self.policy.load()?;
+        options.datastores = self.job.datastores.load()?;
+        let policy = options.policy.clone();
+        let resumed = resume_stored::fetch((view, store), &options.node())?;
+        let ResumedFromStore { name, job_file: recorded, fetched } = resumed;
+        let mut job_file = JobFile::new(&recorded.path, &self.sets(recorded.overrides));
+        let given = &fetched.given;
+        let context =
+            LoadContext { policy: &policy, registrations: &NoRegistry, machine, uploads: &[] };
+        let spec = spec::load_given(&job_file.path, given, &job_file.overrides, context)
+            .map_err(|errors| Problem::each_line(&with_advice(&errors, &policy)))?;
+        job_file.uploads.clone_from(&given.text.uploads);
+        let here = std::env::current_dir().map_err(Problem::usage)?;
+        let dir = here.join(config.jobs_root()).join(name);
+        Ok(JobToResume { spec, policy, job_file, dir, _fetched: Some(fetched) })
+    }
 }

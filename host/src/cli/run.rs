@@ -10,16 +10,17 @@ use super::event_thread::FollowerArguments;
 use super::exit::{Exit, Problem};
 use super::limit;
 use super::logging::LoggingArguments;
-use super::policy::PolicyArgument;
+use super::policy::{PolicyArgument, other_policy};
 use super::registry::RegistryNames;
 use super::signer::SigningKeyArgument;
+use super::upload::{self, UploadArgument};
 use super::{refused, say, signals, terminal};
 use crate::bus::Broker;
 use crate::cancel::Cancel;
-use crate::engine::{self, ClaimError, JobFile, JobState, PolicyUsed, Reused};
+use crate::engine::{self, ClaimError, JobFile, Reused};
 use crate::inference::NamedLibrary;
 use crate::load::this_machine;
-use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
+use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction, UploadedData};
 use crate::node::{NodeError, PythonError};
 use crate::nodes::{Assignment, with_advice};
 use crate::report::{
@@ -77,13 +78,22 @@ impl JobArguments {
 
     /// Reads the job file under the operator's policy.
     pub(super) fn load(&self, counts: &OptionSettings) -> Result<LoadedJob, Problem> {
-        self.load_given(None, counts)
+        self.load_given((None, &[]), counts)
+    }
+
+    /// As [`load`](Self::load), with what replaces paths of this machine.
+    pub(super) fn load_uploaded(
+        &self,
+        uploads: &[UploadedData],
+        counts: &OptionSettings,
+    ) -> Result<LoadedJob, Problem> {
+        self.load_given((None, uploads), counts)
     }
 
     /// As [`load`](Self::load), for a job that may have been fetched.
     fn load_given(
         &self,
-        given: Option<&GivenJob>,
+        (given, uploads): (Option<&GivenJob>, &[UploadedData]),
         counts: &OptionSettings,
     ) -> Result<LoadedJob, Problem> {
         let policy = self.policy.load()?;
@@ -91,10 +101,11 @@ impl JobArguments {
         let broker = self.broker.find();
         let machine = MachineSize { has_broker: broker.is_some(), ..this_machine() };
         let names = RegistryNames::default();
-        let context = LoadContext { policy: &policy, registrations: &names, machine: &machine };
+        let (policy, machine) = (&policy, &machine);
+        let context = LoadContext { policy, registrations: &names, machine, uploads };
         let read = |sets: &[KeyAndValue]| match given {
             Some(given) => spec::load_given(&self.job, given, sets, context)
-                .map_err(|errors| Problem::each_line(&with_advice(&errors, &policy))),
+                .map_err(|errors| Problem::each_line(&with_advice(&errors, policy))),
             None => spec::load(&self.job, sets, context).map_err(refused),
         };
         let mut spec = read(&sets)?;
@@ -103,7 +114,7 @@ impl JobArguments {
             sets.extend(limit::settings(&spec, limit)?);
             spec = read(&sets)?;
         }
-        Ok(LoadedJob { spec, policy, sets, broker })
+        Ok(LoadedJob { spec, policy: policy.clone(), sets, broker })
     }
 }
 
@@ -208,8 +219,10 @@ pub(super) struct RunArguments {
         "standby", "no_takeover", "job_dir", "dry_run", "onnxruntime", "events", "json", "on_end",
     ])]
     pub(super) detach: bool,
+    #[command(flatten)]
+    pub(super) upload: UploadArgument,
     /// Shows what would be run, as `plan` does, and runs nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "upload")]
     pub(super) dry_run: bool,
     /// Fails if the job is already finished, instead of reusing its result.
     #[arg(long)]
@@ -256,6 +269,21 @@ impl BackendArguments {
 }
 
 impl RunArguments {
+    /// Uploads the data of the job that is on this machine, if the user wants it, and reads the job again with it.
+    pub(super) fn uploaded(
+        &self,
+        loaded: LoadedJob,
+        logging: &LoggingArguments,
+    ) -> Result<LoadedJob, Problem> {
+        if !self.upload.is_given() {
+            return Ok(loaded);
+        }
+        let mut options = self.job.options()?;
+        options.cache_dir = self.cache_dir()?;
+        let uploads = upload::upload(&loaded.spec, &options, logging)?;
+        self.job.load_uploaded(&uploads, &self.counts)
+    }
+
     /// The folder for compiled entry scripts, and for what is built of crates. `None` means the user's cache folder.
     pub(super) fn cache_dir(&self) -> Result<Option<PathBuf>, Problem> {
         Ok(self.job.config()?.cache_dir(self.cache_dir.as_deref()))
@@ -263,7 +291,7 @@ impl RunArguments {
 }
 
 /// The message for a standby without a store.
-const NO_STORE: &str = "--standby: the job file has no job_store, so this machine cannot continue a job of \
+pub(super) const NO_STORE: &str = "--standby: the job file has no job_store, so this machine cannot continue a job of \
                         another one: set job_store to a folder that the machines share, or to an address in \
                         a store";
 
@@ -287,7 +315,8 @@ pub(super) fn run_assigned(
     assigned: Option<Assigned<'_>>,
 ) -> Result<Exit, Problem> {
     let given = assigned.as_ref().and_then(|assigned| assigned.job);
-    let loaded = arguments.job.load_given(given, &arguments.counts)?;
+    let loaded = arguments.job.load_given((given, &[]), &arguments.counts)?;
+    let loaded = arguments.uploaded(loaded, logging)?;
     let LoadedJob { spec, policy, sets, broker } = loaded;
     if arguments.standby && spec.job_store.is_none() {
         return Err(Problem::usage(anyhow::Error::msg(NO_STORE)));
@@ -314,6 +343,7 @@ pub(super) fn run_assigned(
     options.notices.extend(arguments.counts.first_try_notice(&spec));
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
+    job_file.uploads.clone_from(&spec.text.uploads);
     options.job_file = Some(job_file);
     prepare_and_run(spec, options, logging, &arguments.followers)
 }
@@ -438,39 +468,6 @@ pub(super) fn prepare_and_run(
     }
 }
 
-/// The notice for a job that is resumed under a policy that differs from the policy of its last run. This is
-/// not an error: the current policy applies.
-fn other_policy(options: &Options) -> Option<String> {
-    let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
-    policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())
-}
-
-fn policy_note(last: Option<&PolicyUsed>, current: Option<&PolicyUsed>) -> Option<String> {
-    let note = match (last, current) {
-        (None, None) => return None,
-        (Some(last), None) => {
-            let last = last.file.display();
-            format!("policy: the last run of this job was under {last}; no policy applies now")
-        }
-        (None, Some(current)) => {
-            let current = current.file.display();
-            format!("policy: the last run of this job was under no policy; {current} applies now")
-        }
-        (Some(last), Some(current)) if last.sha256 == current.sha256 => return None,
-        (Some(last), Some(current)) if last.file == current.file => {
-            let current = current.file.display();
-            format!(
-                "policy: {current} has changed since the last run of this job; the current one applies"
-            )
-        }
-        (Some(last), Some(current)) => {
-            let (last, current) = (last.file.display(), current.file.display());
-            format!("policy: the last run of this job was under {last}; {current} applies now")
-        }
-    };
-    Some(note)
-}
-
 /// Uploads the results to a store, if the job file names one.
 fn upload_results(
     spec: &JobSpec,
@@ -568,27 +565,6 @@ pub(super) fn output_path(spec: &JobSpec, folder: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_changed_policy_is_reported() {
-        let policy = |file: &str, sha256: &str| {
-            Some(PolicyUsed { file: file.into(), sha256: sha256.to_owned() })
-        };
-        let (one, changed, other) = (policy("/a", "1"), policy("/a", "2"), policy("/b", "2"));
-        let note = |last: &Option<PolicyUsed>, current: &Option<PolicyUsed>| {
-            policy_note(last.as_ref(), current.as_ref()).unwrap_or_default()
-        };
-        assert_eq!((note(&one, &one), note(&None, &None)), (String::new(), String::new()));
-        assert_eq!(note(&changed, &other), "", "the same text elsewhere");
-        let notes =
-            [note(&one, &None), note(&None, &one), note(&one, &changed), note(&one, &other)];
-        insta::assert_snapshot!(notes.join("\n"), @"
-        policy: the last run of this job was under /a; no policy applies now
-        policy: the last run of this job was under no policy; /a applies now
-        policy: /a has changed since the last run of this job; the current one applies
-        policy: the last run of this job was under /a; /b applies now
-        ");
-    }
 
     #[test]
     fn settings_have_a_key() {

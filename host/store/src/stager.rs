@@ -11,7 +11,9 @@ use super::process::run_request;
 use super::store_objects::StoreObjects;
 use crate::model::{Address, ByteSize, JobInput, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
-use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, StoreTask, WantedObjects};
+use crate::protocol::store::{
+    FetchRequest, Fetched, FileToPut, StoreConfig, StoreTask, WantedObjects,
+};
 use crate::spec::Datastores;
 use std::fs;
 use std::io;
@@ -52,6 +54,8 @@ pub enum FetchTiming {
 
 /// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// How many files one process uploads. Its wall has a rule for each of them.
+const FILES_AT_ONCE: usize = 1000;
 
 /// Objects that are fetched together: all that an input names in one folder of a store.
 struct FolderFetch {
@@ -405,6 +409,32 @@ impl Stager<'_> {
         let so_far = self.run_asking(&request, may_publish.unwrap_or(&|| false), watch)?;
         let noun = if so_far.objects == 1 { "object" } else { "objects" };
         (watch.say)(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
+        Ok(())
+    }
+
+    /// Uploads files to an address, which ends with a `/`. Objects of their names and lengths that are there stay.
+    ///
+    /// # Errors
+    /// If a file could not be uploaded, or does not have the expected content. Those that were uploaded stay there.
+    pub fn put_files(
+        &self,
+        files: &[FileToPut],
+        address: &Address,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), StoreError> {
+        let mut done = Fetched::default();
+        let mut reported = Instant::now();
+        for files in files.chunks(FILES_AT_ONCE) {
+            let task = StoreTask::PutFiles(files.to_vec());
+            let request = self.folder_request(address, task, PathBuf::new())?;
+            let sent =
+                run_request(self.program, &request, (watch.stop, &|| false), &mut |so_far| {
+                    let objects = done.objects + so_far.objects;
+                    report(objects, done.bytes + so_far.bytes, &mut reported, watch.say);
+                })?;
+            done.objects += sent.objects;
+            done.bytes += sent.bytes;
+        }
         Ok(())
     }
 

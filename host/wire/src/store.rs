@@ -83,10 +83,25 @@ pub enum StoreTask {
     Put,
     /// As [`Put`](Self::Put), but each only over the object that was there before the leader has sent [`MayPublish`].
     Publish,
+    /// Upload these files, unless objects of their names and lengths are there.
+    PutFiles(Vec<FileToPut>),
     /// Do what [`ObjectCall`] messages ask for.
     Objects,
     /// Find out whether the store lets this machine read the object of this name. It need not exist.
     Check(String),
+}
+
+/// A file to upload, and what it must have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileToPut {
+    /// The object's name below the prefix.
+    pub name: String,
+    /// The file. An absolute path.
+    pub path: PathBuf,
+    /// The file's length in bytes.
+    pub length: u64,
+    /// The SHA-256 of its content.
+    pub sha256: [u8; 32],
 }
 
 /// A call to a process that creates, reads, lists and removes objects. The names in a call are below the

@@ -132,6 +132,9 @@ fn version_and_help() {
                                        `sandmill signer new` [default: $SANDMILL_SIGNING_KEY]
           --detach                     With a broker: submits the job to an agent, which leads it, and
                                        ends when the agent has begun
+          --upload                     Uploads inputs, side inputs and models that are on this machine
+                                       into the job store, so that the other machines read them there.
+                                       Files that are there already are not sent again
           --dry-run                    Shows what would be run, as `plan` does, and runs nothing
           --no-reuse                   Fails if the job is already finished, instead of reusing its
                                        result

@@ -31,3 +31,4 @@ mod stored;
 mod submitters;
 mod taken_over;
 mod twins;
+mod uploads;

@@ -14,6 +14,7 @@ use crate::output::address_of;
 use crate::policy;
 use crate::raw::{RawJob, RawModel, RawSideInput};
 use crate::registered::or_register;
+use crate::uploads::not_here;
 use std::collections::HashSet;
 use std::path::Path;
 
@@ -53,7 +54,8 @@ pub(crate) fn check(
             let key = model.path.key.clone();
             let kind = StoredKind::Model(models.len());
             let version = model.version.as_ref().map(|version| version.value);
-            stored.push(StoredMount { key, kind, address, version });
+            let file = model.uploaded_file.clone();
+            stored.push(StoredMount { key, kind, address, version, file });
         }
         let spec = ModelSpec {
             digest: model.digest.as_ref().map(|digest| digest.value.clone()),
@@ -185,6 +187,10 @@ fn find_model(
     let version = model.version.as_ref().map(|version| version.value);
     match find(&host, version) {
         Ok(found) => is_allowed(&found.file).then_some(found),
+        Err(ModelPathError::NotThere { .. }) if location.files.are_given() => {
+            path.blame(report, not_here(&host));
+            None
+        }
         Err(error) => {
             let path_setting = (&path.origin, &path.key);
             // If the path exists, the error is about the version.

@@ -18,6 +18,7 @@ impl OperatorPolicy {
     /// report. A setting that the job file leaves out is lowered, with a notice.
     pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &ErrorReport) {
         let Some(settings) = &self.0 else { return };
+        let settings = settings.for_job(spec.job_store.as_ref(), &spec.name);
         settings.apply_ceilings(spec, Some(raw), report);
         let origin = raw.settings.os_sandbox.as_ref().map(|setting| &setting.origin);
         settings.check_sandbox(spec.worker.os_sandbox, origin, report);
@@ -43,6 +44,7 @@ impl OperatorPolicy {
         job_dir: Option<&JobDir>,
     ) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
+        let settings = settings.for_job(spec.job_store.as_ref(), &spec.name);
         let report = ErrorReport::default();
         settings.apply_ceilings(&mut spec.clone(), None, &report);
         settings.check_sandbox(spec.worker.os_sandbox, None, &report);

@@ -50,6 +50,8 @@ pub(super) struct PolicySettings {
     pub(super) tenant_workers: Option<SettingOrigin>,
     /// The signers in whose jobs an agent takes part. `None` if it takes part in every job.
     pub(super) signers: Option<Located<Vec<Signer>>>,
+    /// The folder of the job that is checked, in its job store. Without links. `None` if it has none that is allowed.
+    pub(super) job_folder: Option<PathBuf>,
 }
 
 /// The highest amount that a job may request.
@@ -207,6 +209,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         machine_workers,
         tenant_workers,
         signers,
+        job_folder: None,
     })
 }
 

@@ -10,7 +10,8 @@
 //!   resolves a path's links; `overlap`: refuses roots that overlap job directories;
 //! - `stores`: checks the stores that a job may use; `store_roots`: the addresses below which its objects must be;
 //!   `names`: reads lists of names;
-//! - `signers`: reads the signers of jobs; `signed`: the policy for the jobs of one of them.
+//! - `signers`: reads the signers of jobs; `signed`: the policy for the jobs of one of them;
+//! - `uploads`: data that a submitter has uploaded into its job's folder of the job store.
 
 mod amounts;
 mod apply;
@@ -27,6 +28,7 @@ mod signed;
 mod signers;
 mod store_roots;
 mod stores;
+mod uploads;
 
 #[cfg(test)]
 mod job_store_tests;
@@ -36,7 +38,10 @@ mod signers_tests;
 mod store_roots_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod uploads_tests;
 
 pub use file::OperatorPolicy;
 pub(crate) use folder_use::FolderUse;
+pub(crate) use places::fixed_part;
 pub use signed::SignerRefusal;

@@ -58,6 +58,7 @@ impl PolicySettings {
             {
                 return true;
             }
+            Ok(real) if is_valid(&real) && self.is_uploaded(folder_use, &real) => return true,
             Ok(real) if real == path => format!("found {}", path.display()),
             Ok(real) => format!("found {}, which is {}", path.display(), real.display()),
             Err(error) => error.to_string(),
@@ -275,7 +276,7 @@ impl PolicySettings {
 
 /// The part of an input's path before its first wildcard. If the path exists as written, its characters are
 /// not wildcards, so it is returned whole.
-pub(super) fn fixed_part(path: &str) -> &Path {
+pub(crate) fn fixed_part(path: &str) -> &Path {
     if Path::new(path).symlink_metadata().is_ok() {
         return Path::new(path);
     }

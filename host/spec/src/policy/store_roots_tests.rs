@@ -50,6 +50,30 @@ fn objects_must_be_below_their_store_roots() {
     "#);
 }
 
+/// A job may read what its submitter has uploaded into its own folder of the job store, and nothing else there.
+#[test]
+fn uploaded_data_of_the_job_is_allowed() {
+    let fixture = PolicyFixture::new();
+    let policy = fixture.policy("store_roots:\n  job_stores: [s3://box/jobs/]\n").unwrap();
+    let digest = "0f".repeat(32);
+    let errors = |input: &str| {
+        let lines = "job_store: s3://box/jobs/\nnode_count: 1\n";
+        errors(&fixture, &policy, &format!("inputs: {{a: '{input}'}}\n{lines}"))
+    };
+    for allowed in ["", "/**", "/a.csv"] {
+        assert_eq!(errors(&format!("s3://box/jobs/x/uploads/{digest}{allowed}")), "");
+    }
+    for refused in [
+        format!("s3://box/jobs/y/uploads/{digest}"),
+        format!("s3://other/jobs/x/uploads/{digest}"),
+        format!("s3://box/jobs/x/sources/{digest}"),
+        "s3://box/jobs/x/uploads/*/a.csv".to_owned(),
+        "s3://box/jobs/x/**".to_owned(),
+    ] {
+        assert!(errors(&refused).contains("allows no inputs in stores"), "{refused}");
+    }
+}
+
 /// Without `store_roots`, datastores decide, as before.
 #[test]
 fn without_store_roots_the_datastores_decide() {

@@ -3,9 +3,10 @@
 use super::file::PolicySettings;
 use super::folder_use::FolderUse;
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::model::{Address, StorePlace};
+use crate::model::{Address, StorePlace, is_uploaded};
 use crate::raw::RawJob;
 use crate::{JobSpec, JobStorePlace};
+use std::path::Path;
 
 impl PolicySettings {
     /// Refuses stores that are not datastores on the policy's list, and addresses that are not below its `store_roots`.
@@ -20,7 +21,7 @@ impl PolicySettings {
         let mut reported = String::new();
         for (key, address) in spec.addresses() {
             // Report only one error for each key.
-            if reported == key {
+            if reported == key || is_uploaded_data(spec, &key, &address) {
                 continue;
             }
             let Err(rule) = self.check_address(&address, use_of(&key)) else { continue };
@@ -85,6 +86,15 @@ impl PolicySettings {
         let origin = self.datastores.as_ref().map_or(&SettingOrigin::File, |names| &names.origin);
         format!("the operator's policy {rule} (datastores, {})", self.file_and_line(origin))
     }
+}
+
+/// Whether data of the job was uploaded to this address in its job store. The job store itself is checked, too.
+fn is_uploaded_data(spec: &JobSpec, key: &str, address: &Address) -> bool {
+    let store = spec.job_store.as_ref().and_then(JobStorePlace::address);
+    let Some(store) = store.filter(|store| store.place == address.place) else { return false };
+    let named = if address.is_glob() { address.split().0 } else { &address.key };
+    let job = Path::new(&store.key).join(&spec.name);
+    !matches!(key, "output" | "job_store") && is_uploaded(&job, Path::new(named))
 }
 
 /// What a job uses the address at this key for.

@@ -104,6 +104,8 @@ pub(crate) struct RawSideInput {
     pub(crate) name: Located<String>,
     pub(crate) path: Located<String>,
     pub(crate) mount_path: Option<Located<String>>,
+    /// The only file of the side input, if the path is a folder that a submitter has uploaded it to.
+    pub(crate) uploaded_file: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -362,7 +364,7 @@ fn side_input(
     scope.report_unread();
     let is_name_valid = check_name(&name, report);
     let path = path?;
-    is_name_valid.then_some(RawSideInput { name, path, mount_path })
+    is_name_valid.then_some(RawSideInput { name, path, mount_path, uploaded_file: None })
 }
 
 /// Whether a name is valid. If not, adds an error.

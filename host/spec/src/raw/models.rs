@@ -17,6 +17,8 @@ pub(crate) struct RawModel {
     pub(crate) model: Option<Located<String>>,
     /// The registered model, once the registry was queried.
     pub(crate) registered: Option<RegisteredModel>,
+    /// The file of the model, if the path is a folder that a submitter has uploaded it to.
+    pub(crate) uploaded_file: Option<String>,
     pub(crate) version: Option<Located<u64>>,
     pub(crate) digest: Option<Located<String>>,
     pub(crate) backend: Option<Located<Backend>>,
@@ -81,6 +83,7 @@ fn model(
         path,
         model,
         registered,
+        uploaded_file: None,
         version,
         digest,
         backend,

@@ -47,7 +47,7 @@ fn a_job_needs_none_of_its_settings_files() {
         (LEAST, &[(name, settings)][..], &["script.wasm", name][..]),
         (LEAST, &[], &["script.wasm"]),
         (&crate_job, &[("guest/Cargo.toml", ""), (&in_crate, settings)], &["guest"]),
-        (&direct, &[("data/MLTable", table)], &["data/MLTable", "source"]),
+        (&direct, &[("data/MLTable", table), ("data/a.csv", "")], &["data/MLTable", "source"]),
         (
             "entry_script: score.py\ninputs: {images: data}\npython: {requirements: needs.txt}\n",
             &[("score.py", ""), ("needs.txt", "numpy==2.0.0\n")],

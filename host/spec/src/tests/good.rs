@@ -25,6 +25,7 @@ fn least() -> JobSpec {
         inputs: vec![input("images", &["/dir/data"])],
         input_kind: InputKind::Files { mini_batch_files: 10 },
         side_inputs: Vec::new(),
+        side_input_names: Vec::new(),
         stored: Vec::new(),
         models: Vec::new(),
         inference: crate::model::InferenceSettings::default(),
@@ -141,6 +142,7 @@ rank_mini_batch_count: -3
             },
             Mount { host: "/dir/weights2".into(), guest: "/models/other".into(), writable: false },
         ],
+        side_input_names: vec!["model".to_owned(), "other".to_owned()],
         output: Some("/dir/results".into()),
         own_arguments: 5,
         arguments: ["--model", "/side_inputs/model/digits.bin", "--in=/inputs/more", "-n", "1.50"]

@@ -18,6 +18,7 @@ mod python;
 mod registered;
 mod settings;
 mod table;
+mod uploads;
 mod version2;
 
 use super::{JobSpec, LoadContext, MachineSize, OperatorPolicy, load};

@@ -173,6 +173,9 @@ pub(super) enum FetchError {
     /// The name of a result file is not valid as a key.
     #[error("{} has a name that is not allowed for objects", .0.display())]
     OddName(PathBuf),
+    /// A file has changed while it was uploaded.
+    #[error("{} has changed while it was uploaded: start the job again", .0.display())]
+    FileChanged(PathBuf),
     /// A result file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -222,7 +225,7 @@ impl FetchError {
             Self::Store(failure) => failure.kind,
             Self::Short { .. } => StoreErrorKind::Other,
             Self::Large(..) | Self::TooMany(..) => StoreErrorKind::TooLarge,
-            Self::Gone | Self::Replaced(..) => StoreErrorKind::Changed,
+            Self::Gone | Self::Replaced(..) | Self::FileChanged(_) => StoreErrorKind::Changed,
             Self::Empty(_) => StoreErrorKind::NotFound,
             Self::NoList(_)
             | Self::OddList(..)

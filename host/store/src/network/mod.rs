@@ -17,6 +17,7 @@ mod listing;
 mod object_calls;
 mod open;
 mod proxy;
+mod put_files;
 mod serve;
 mod tables;
 mod upload;

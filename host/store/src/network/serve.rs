@@ -6,6 +6,7 @@ use super::error_text::FetchError;
 use super::head::check;
 use super::listing::{ListingExtent, list};
 use super::object_calls::serve_calls;
+use super::put_files::put_files;
 use super::upload::upload_folder;
 use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
@@ -101,6 +102,7 @@ async fn work(
         }
         (StoreTask::Put, _) => upload_folder(request, None, report).await,
         (StoreTask::Publish, go_on) => upload_folder(request, go_on, report).await,
+        (StoreTask::PutFiles(files), _) => put_files(request, files, &mut progress).await,
         (StoreTask::Check(name), _) => check(request, name).await.map(|()| Fetched::default()),
         (StoreTask::Serve, Some(requests)) => {
             serve_requests(request, requests, report).await.map(|()| Fetched::default())
@@ -125,10 +127,13 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         let folders = WRITABLE_FOLDERS.iter().map(|below| request.folder.join(below));
         folders.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
     };
-    let mut folders = match request.task {
+    let mut folders = match &request.task {
         StoreTask::List { .. } | StoreTask::Serve => slot_folders(FolderRights::Write),
         StoreTask::Put | StoreTask::Publish => {
             vec![rule(request.folder.clone(), FolderRights::Read)]
+        }
+        StoreTask::PutFiles(files) => {
+            files.iter().map(|file| rule(file.path.clone(), FolderRights::Read)).collect()
         }
         StoreTask::Objects | StoreTask::Check(_) => Vec::new(),
     };

@@ -10,6 +10,7 @@ use object_store::path::Path as Key;
 use object_store::{
     Error, GetOptions, ObjectMeta, PutMode, PutOptions, UpdateVersion, WriteMultipart,
 };
+use sha2::{Digest, Sha256};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -20,7 +21,7 @@ use tokio::task::JoinSet;
 use walkdir::WalkDir;
 
 /// The size of a part of an upload, and of the largest file that is sent in one request, in bytes.
-const PART_BYTES: u64 = 8 << 20;
+pub(super) const PART_BYTES: u64 = 8 << 20;
 /// The maximum number of parts of an object (S3 allows 10,000).
 const MAX_PARTS: u64 = 9000;
 /// The maximum number of parts that are sent at the same time.
@@ -30,12 +31,14 @@ const PARALLEL_PARTS: usize = 4;
 const PARALLEL_HEADS: usize = 64;
 
 /// Why a file could not be sent.
-enum UploadFailure {
+pub(super) enum UploadFailure {
     Store(Error),
     Disk(io::Error),
     Leader(FetchError),
     /// Another process has written the object meanwhile.
     Replaced,
+    /// The file does not have the expected content.
+    Changed,
 }
 
 impl From<Error> for UploadFailure {
@@ -50,17 +53,37 @@ impl From<io::Error> for UploadFailure {
     }
 }
 
-/// A file of the results.
-struct ResultFile {
-    path: PathBuf,
-    key: Key,
+/// A file to upload.
+#[derive(Clone)]
+pub(super) struct FileToSend {
+    pub(super) path: PathBuf,
+    pub(super) key: Key,
     /// What it may replace.
-    replaces: Replaces,
+    pub(super) replaces: Replaces,
+    /// The SHA-256 that its content must have. `None` if any content will do.
+    pub(super) expected: Option<[u8; 32]>,
+}
+
+impl FileToSend {
+    /// Why it could not be sent, for users.
+    pub(super) fn explain(&self, failure: UploadFailure, request: &FetchRequest) -> FetchError {
+        let shown = || request.shown.clone();
+        match failure {
+            UploadFailure::Store(error) => {
+                let action = StoreAction::Write(self.key.to_string(), shown());
+                FetchError::store(error, action, &request.store)
+            }
+            UploadFailure::Disk(source) => FetchError::Read { path: self.path.clone(), source },
+            UploadFailure::Leader(error) => error,
+            UploadFailure::Replaced => FetchError::Replaced(shown(), self.key.to_string()),
+            UploadFailure::Changed => FetchError::FileChanged(self.path.clone()),
+        }
+    }
 }
 
 /// Which object a file may replace.
 #[derive(Clone)]
-enum Replaces {
+pub(super) enum Replaces {
     /// Any.
     Any,
     /// There must be none.
@@ -102,22 +125,14 @@ pub(super) async fn upload_folder(
     for file in files {
         so_far.objects += 1;
         let uploaded = upload_file(&store, &file, &mut so_far, &mut progress).await;
-        uploaded.map_err(|failure| match failure {
-            UploadFailure::Store(error) => {
-                let action = StoreAction::Write(file.key.to_string(), shown.clone());
-                FetchError::store(error, action, config)
-            }
-            UploadFailure::Disk(source) => FetchError::Read { path: file.path.clone(), source },
-            UploadFailure::Leader(error) => error,
-            UploadFailure::Replaced => FetchError::Replaced(shown.clone(), file.key.to_string()),
-        })?;
+        uploaded.map_err(|failure| file.explain(failure, request))?;
         progress(so_far)?;
     }
     Ok(so_far)
 }
 
 /// The files of the request's folder.
-fn files_in(request: &FetchRequest) -> Result<Vec<ResultFile>, FetchError> {
+fn files_in(request: &FetchRequest) -> Result<Vec<FileToSend>, FetchError> {
     let mut files = Vec::new();
     for entry in WalkDir::new(&request.folder).sort_by_file_name() {
         let entry = entry.map_err(FetchError::Results)?;
@@ -131,13 +146,13 @@ fn files_in(request: &FetchRequest) -> Result<Vec<ResultFile>, FetchError> {
         let Some(key) = key else {
             return Err(FetchError::OddName(path));
         };
-        files.push(ResultFile { path, key, replaces: Replaces::Any });
+        files.push(FileToSend { path, key, replaces: Replaces::Any, expected: None });
     }
     Ok(files)
 }
 
 /// Notes which objects are there. If the store does not say so, any may be replaced: there are users who may only write.
-async fn note_replaced(store: &Arc<OpenStore>, files: &mut [ResultFile]) {
+async fn note_replaced(store: &Arc<OpenStore>, files: &mut [FileToSend]) {
     let mut heads = JoinSet::new();
     for (index, file) in files.iter().enumerate() {
         let (store, key) = (Arc::clone(store), file.key.clone());
@@ -164,19 +179,17 @@ fn version(found: ObjectMeta) -> UpdateVersion {
     UpdateVersion { e_tag: found.e_tag, version: found.version }
 }
 
-async fn upload_file(
+/// Uploads a file.
+pub(super) async fn upload_file(
     store: &OpenStore,
-    file: &ResultFile,
+    file: &FileToSend,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
 ) -> Result<(), UploadFailure> {
     let mut content = File::open(&file.path)?;
     let length = content.metadata()?.len();
     if length <= PART_BYTES {
-        let mut bytes = Vec::new();
-        content.read_to_end(&mut bytes)?;
-        put(store, file, bytes).await?;
-        so_far.bytes += length;
+        so_far.bytes += upload_small(store, file).await?;
         return Ok(());
     }
     let part_bytes = usize::try_from(PART_BYTES.max(length / MAX_PARTS)).unwrap_or(usize::MAX);
@@ -184,9 +197,12 @@ async fn upload_file(
     let mut upload = WriteMultipart::new_with_chunk_size(parts, part_bytes);
     let sent = send(&mut content, part_bytes, &mut upload, so_far, report).await;
     let sent = match sent {
+        Ok(found) if file.expected.is_some_and(|expected| expected != found) => {
+            Err(UploadFailure::Changed)
+        }
         // Stores have no condition for large objects, so this must come directly before the end.
-        Ok(()) => check_replaced(store, file).await,
-        failed => failed,
+        Ok(_) => check_replaced(store, file).await,
+        Err(failure) => Err(failure),
     };
     match sent {
         Ok(()) => upload.finish().await.map(drop)?,
@@ -199,8 +215,24 @@ async fn upload_file(
     Ok(())
 }
 
+/// Uploads a file in one request. Returns its length.
+pub(super) async fn upload_small(
+    store: &OpenStore,
+    file: &FileToSend,
+) -> Result<u64, UploadFailure> {
+    let mut bytes = Vec::new();
+    // The file may grow meanwhile.
+    File::open(&file.path)?.take(PART_BYTES + 1).read_to_end(&mut bytes)?;
+    if file.expected.is_some_and(|expected| expected != <[u8; 32]>::from(Sha256::digest(&bytes))) {
+        return Err(UploadFailure::Changed);
+    }
+    let length = bytes.len() as u64;
+    put(store, file, bytes).await?;
+    Ok(length)
+}
+
 /// Writes an object, if it replaces only what it may.
-async fn put(store: &OpenStore, file: &ResultFile, bytes: Vec<u8>) -> Result<(), UploadFailure> {
+async fn put(store: &OpenStore, file: &FileToSend, bytes: Vec<u8>) -> Result<(), UploadFailure> {
     let mode = match &file.replaces {
         Replaces::Any => PutMode::Overwrite,
         Replaces::None => PutMode::Create,
@@ -234,7 +266,7 @@ fn is_unsupported(error: &Error) -> bool {
 }
 
 /// Checks that an object is still the one that a file may replace.
-async fn check_replaced(store: &OpenStore, file: &ResultFile) -> Result<(), UploadFailure> {
+async fn check_replaced(store: &OpenStore, file: &FileToSend) -> Result<(), UploadFailure> {
     let is_same = match (&file.replaces, find(store, &file.key).await) {
         (Replaces::Any, _) => true,
         (Replaces::None, found) => found?.is_none(),
@@ -245,13 +277,15 @@ async fn check_replaced(store: &OpenStore, file: &ResultFile) -> Result<(), Uplo
     if is_same { Ok(()) } else { Err(UploadFailure::Replaced) }
 }
 
+/// Sends a file in parts. Returns the SHA-256 of what was sent.
 async fn send(
     file: &mut File,
     part_bytes: usize,
     upload: &mut WriteMultipart,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
-) -> Result<(), UploadFailure> {
+) -> Result<[u8; 32], UploadFailure> {
+    let mut digest = Sha256::new();
     let mut buffer = vec![0; part_bytes];
     loop {
         let mut read = 0;
@@ -262,10 +296,12 @@ async fn send(
             }
         }
         if read == 0 {
-            return Ok(());
+            return Ok(digest.finalize().into());
         }
         upload.wait_for_capacity(PARALLEL_PARTS).await?;
-        upload.write(buffer.get(..read).unwrap_or_default());
+        let part = buffer.get(..read).unwrap_or_default();
+        digest.update(part);
+        upload.write(part);
         so_far.bytes += read as u64;
         report(*so_far).map_err(UploadFailure::Leader)?;
     }

@@ -1,0 +1,182 @@
+//! Copies files into a job store that is a folder.
+
+use super::hashing::{HashedFile, for_each, hash};
+use crate::model::UPLOADS_FOLDER;
+use crate::opening::{folder_at_its_path, regular};
+use crate::upload_error::UploadError;
+use rustix::fs::Mode;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The folder of copies that are not complete, beside the uploaded data. A job never reads it.
+const UNFINISHED: &str = ".unfinished";
+
+/// Copies files into a folder of the job's folder, which has no links in its path. A file that is there with its length is
+/// complete, and stays. Useless if `stop` is true.
+pub(super) fn copy_all(
+    job: &Path,
+    name: &str,
+    files: &[HashedFile],
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<(), UploadError> {
+    let folder = job.join(name);
+    let unfinished = job.join(UPLOADS_FOLDER).join(UNFINISHED);
+    make(&folder)?;
+    make(&unfinished)?;
+    // Before the copies, so that no two threads make the same folder.
+    let parents: BTreeSet<&Path> =
+        files.iter().filter_map(|file| Path::new(&file.name).parent()).collect();
+    let parents: Vec<_> = parents.into_iter().map(|parent| folder.join(parent)).collect();
+    parents.iter().try_for_each(|parent| make(parent))?;
+    for_each(files, stop, &|file| {
+        let to = folder.join(&file.name);
+        let is_there = |found: fs::Metadata| found.is_file() && found.len() == file.length;
+        if to.symlink_metadata().is_ok_and(is_there) {
+            return Ok(());
+        }
+        copy(file, &unfinished, &to, stop)
+    })?;
+    // The names of the files become durable, before a leader of the job names the folder.
+    for parent in parents.iter().chain([&folder, &job.join(UPLOADS_FOLDER)]) {
+        let synced = File::open(parent).and_then(|parent| parent.sync_all());
+        synced.map_err(|source| UploadError::Write { path: parent.clone(), source })?;
+    }
+    Ok(())
+}
+
+fn make(folder: &Path) -> Result<(), UploadError> {
+    let made = folder_at_its_path(folder, Mode::RWXU);
+    made.map(drop).map_err(|source| UploadError::Write { path: folder.to_owned(), source })
+}
+
+/// Copies a file. It gets its name when it is complete.
+fn copy(
+    file: &HashedFile,
+    unfinished: &Path,
+    to: &Path,
+    stop: &dyn Fn() -> bool,
+) -> Result<(), UploadError> {
+    let read = |source| UploadError::Read { path: file.path.clone(), source };
+    let (mut from, _) = regular(&file.path).map_err(read)?;
+    let temporary = unfinished.join(crate::model::random_name());
+    let write = |source: io::Error| UploadError::Write { path: to.to_owned(), source };
+    let created = File::options().write(true).create_new(true).mode(0o600).open(&temporary);
+    let mut copy = created.map_err(write)?;
+    let copied = (|| {
+        let mut failed = None;
+        let found = hash(&mut from, stop, &mut |bytes| {
+            copy.write_all(bytes).inspect_err(|error| failed = Some(error.kind()))
+        });
+        let found = found.map_err(|error| match failed {
+            Some(_) => write(error),
+            None => read(error),
+        })?;
+        match found == (file.length, file.sha256) {
+            true => copy.sync_all().and_then(|()| fs::rename(&temporary, to)).map_err(write),
+            // The caller ignores what is done after a stop.
+            false if stop() => Ok(()),
+            false => Err(UploadError::Changed(file.path.clone())),
+        }
+    })();
+    // There is none, if it got its name.
+    let _ = fs::remove_file(&temporary);
+    copied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::LocalFile;
+    use super::super::hashing::hash_all;
+    use super::*;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::path::PathBuf;
+    use tempfile::TempDir;
+
+    /// A folder with files of a job, and its folder in a job store.
+    struct Place(TempDir);
+
+    impl Place {
+        fn new(names: &[&str]) -> Self {
+            let place = Self(tempfile::tempdir().unwrap());
+            for name in names {
+                let path = place.path("data").join(name);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, name).unwrap();
+            }
+            place
+        }
+
+        fn path(&self, name: &str) -> PathBuf {
+            self.0.path().canonicalize().unwrap().join(name)
+        }
+
+        fn hashed(&self, names: &[&str]) -> Vec<HashedFile> {
+            let file = |name: &&str| LocalFile {
+                name: (*name).to_owned(),
+                path: self.path("data").join(name),
+            };
+            hash_all(&names.iter().map(file).collect::<Vec<_>>(), &|| false).unwrap()
+        }
+
+        fn copy(&self, files: &[HashedFile]) -> Result<(), UploadError> {
+            copy_all(&self.path("store/job"), "uploads/x", files, &|| false)
+        }
+
+        fn copied(&self, name: &str) -> PathBuf {
+            self.path("store/job/uploads/x").join(name)
+        }
+    }
+
+    const NAMES: [&str; 4] = ["a.txt", "deep/er/b", "o'd d [1]*?{x}.csv", "\u{e9}\n"];
+
+    #[test]
+    fn an_interrupted_upload_continues() {
+        let place = Place::new(&NAMES);
+        let files = place.hashed(&NAMES);
+        place.copy(&files).unwrap();
+        let inodes = || NAMES.map(|name| fs::metadata(place.copied(name)).unwrap().ino());
+        for name in NAMES {
+            assert_eq!(fs::read_to_string(place.copied(name)).unwrap(), name);
+            let mode = fs::metadata(place.copied(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        let first = inodes();
+        place.copy(&files).unwrap();
+        assert_eq!(inodes(), first);
+        // One that is missing, and one that is incomplete.
+        fs::remove_file(place.copied(NAMES[1])).unwrap();
+        fs::write(place.copied(NAMES[2]), "x").unwrap();
+        place.copy(&files).unwrap();
+        assert_eq!(fs::read_to_string(place.copied(NAMES[1])).unwrap(), NAMES[1]);
+        assert_eq!(fs::read_to_string(place.copied(NAMES[2])).unwrap(), NAMES[2]);
+        assert_eq!((inodes()[0], inodes()[3]), (first[0], first[3]));
+        let left = fs::read_dir(place.path("store/job/uploads/.unfinished")).unwrap();
+        assert_eq!(left.count(), 0);
+    }
+
+    #[test]
+    fn a_file_that_changes_is_named() {
+        for other in ["b.txt", "longer", ""] {
+            let place = Place::new(&["a.txt"]);
+            let files = place.hashed(&["a.txt"]);
+            fs::write(place.path("data/a.txt"), other).unwrap();
+            let error = place.copy(&files).unwrap_err().to_string();
+            let path = place.path("data/a.txt").display().to_string();
+            assert_eq!(
+                error,
+                format!("{path} has changed while it was uploaded: start the job again")
+            );
+            assert!(!place.copied("a.txt").exists());
+        }
+    }
+
+    #[test]
+    fn no_files_are_an_empty_folder() {
+        let place = Place::new(&[]);
+        place.copy(&[]).unwrap();
+        assert_eq!(fs::read_dir(place.copied("")).unwrap().count(), 0);
+    }
+}
