@@ -91,10 +91,11 @@ pub(crate) fn upload_data(
     options: &Options,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<UploadedData>, PrepareError> {
+    let job_dir = &options.job_dir;
     let options = options.node();
     // Checks that the store is there.
     job_objects(spec, place, &options)?;
-    node::upload_data(spec, place, &options, say).map_err(PrepareError::Node)
+    node::upload_data(spec, (place, job_dir), &options, say).map_err(PrepareError::Node)
 }
 
 /// The objects of a job in its store.

@@ -106,6 +106,9 @@ pub use text::{
     count, counted, is_plain, is_terminal_control, on_one_line, os_error, printable,
     printable_json, shell_word, text_cell,
 };
-pub use uploaded::{UPLOADS_FOLDER, UploadedData, UploadedFolder, UploadedMeaning, is_uploaded};
+pub use uploaded::{
+    FoundUpload, UPLOADS_FOLDER, UploadedChange, UploadedData, UploadedFolder, UploadedMeaning,
+    is_uploaded,
+};
 pub use wall::{OsSandbox, WallState};
 pub use worker_exit::WorkerExit;

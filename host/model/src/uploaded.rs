@@ -3,6 +3,7 @@
 use super::content_ref::ContentRef;
 use super::paths::only_name;
 use serde::{Deserialize, Serialize};
+use std::fmt::Display;
 use std::path::Path;
 
 /// The folder of such data, in the job's folder of the store.
@@ -25,8 +26,57 @@ pub struct UploadedData {
 pub struct UploadedFolder {
     /// The digest of the names, lengths and contents of the files, and their bytes. The folder has its name.
     pub content: ContentRef,
+    /// How many files they are.
+    pub files: u64,
     /// What the path of the job file means.
     pub means: UploadedMeaning,
+}
+
+/// What a place has of uploaded data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundUpload {
+    /// How many files it has.
+    pub files: u64,
+    /// The sum of their lengths.
+    pub bytes: u64,
+}
+
+/// Uploaded data is no longer as it was uploaded. The texts are shown to users.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UploadedChange {
+    /// Files were removed.
+    #[error(
+        "{missing} of {files} uploaded files of {key} are missing in {place}: start the job again with --upload"
+    )]
+    Missing {
+        /// The key in the job file.
+        key: String,
+        /// Where the files were uploaded to.
+        place: String,
+        /// How many files were uploaded.
+        files: u64,
+        /// How many of them are missing.
+        missing: u64,
+    },
+    /// There are more files, or they have other lengths.
+    #[error(
+        "the files in {place} are not those that were uploaded for {key} (uploaded: {files} with {bytes} bytes; found: \
+         {} with {} bytes): remove them, and start the job again with --upload",
+        found.files,
+        found.bytes
+    )]
+    Other {
+        /// The key in the job file.
+        key: String,
+        /// Where the files were uploaded to.
+        place: String,
+        /// How many files were uploaded.
+        files: u64,
+        /// The sum of their lengths.
+        bytes: u64,
+        /// What is there.
+        found: FoundUpload,
+    },
 }
 
 /// What a path of a job file means.
@@ -44,6 +94,29 @@ impl UploadedFolder {
     /// The name of the folder, in the job's folder of the store.
     pub fn name(&self) -> String {
         format!("{UPLOADS_FOLDER}/{}", self.content.hex())
+    }
+
+    /// Checks whether a place still has what was uploaded there. `key`: the key in the job file.
+    ///
+    /// # Errors
+    /// If it does not have as many files, or if the sum of their lengths is another one.
+    pub fn check(
+        &self,
+        key: &str,
+        place: &dyn Display,
+        found: FoundUpload,
+    ) -> Result<(), UploadedChange> {
+        let files = self.files;
+        let bytes = self.content.bytes;
+        if found == (FoundUpload { files, bytes }) {
+            return Ok(());
+        }
+        let key = key.to_owned();
+        let place = place.to_string();
+        Err(match files.checked_sub(found.files) {
+            None | Some(0) => UploadedChange::Other { key, place, files, bytes, found },
+            Some(missing) => UploadedChange::Missing { key, place, files, missing },
+        })
     }
 
     /// Whether a job may have this folder. It may come from any user who can write to the store.
@@ -75,7 +148,25 @@ mod tests {
     use super::*;
 
     fn folder(means: UploadedMeaning) -> UploadedFolder {
-        UploadedFolder { content: ContentRef { sha256: [7; 32], bytes: 1 }, means }
+        UploadedFolder { content: ContentRef { sha256: [7; 32], bytes: 1 }, files: 2, means }
+    }
+
+    #[test]
+    fn what_was_removed_is_noticed() {
+        let folder = folder(UploadedMeaning::Folder);
+        let check = |files, bytes| {
+            let found = FoundUpload { files, bytes };
+            folder.check("inputs.x", &"s3://b/x", found).map_err(|error| error.to_string())
+        };
+        assert_eq!(check(2, 1), Ok(()));
+        assert_eq!(
+            check(1, 1).unwrap_err(),
+            "1 of 2 uploaded files of inputs.x are missing in s3://b/x: start the job again with --upload"
+        );
+        for (files, bytes) in [(2, 0), (2, 9), (3, 1)] {
+            let error = check(files, bytes).unwrap_err();
+            assert!(error.contains("are not those that were uploaded for inputs.x"), "{error}");
+        }
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub mod trial;
 mod trial_results;
 mod trial_steps;
 mod upload_error;
+mod uploaded;
 mod uploads;
 pub mod worker;
 

@@ -3,6 +3,7 @@
 use super::error::NodeError;
 use super::features::check_stores;
 use super::options::NodeOptions;
+use super::uploaded::refuse_changed_uploads;
 use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{Address, ByteSize, InputKind, JobInput, Mount, OsSandbox, Source, hex};
@@ -57,6 +58,8 @@ pub fn stage(
     say: &mut dyn FnMut(&str),
 ) -> Result<Staged, NodeError> {
     check_stores(spec)?;
+    let stop = || options.cancel.reason().is_some();
+    refuse_changed_uploads(spec, listed.is_none(), &stop)?;
     let mut staged = Staged {
         sources: Vec::new(),
         objects: JobObjects::default(),
@@ -327,6 +330,7 @@ pub fn objects_of_job(
         datastores: &options.datastores,
         tenant,
         without_tables: Vec::new(),
+        uploads: &[],
     };
     Ok(stager.objects_at(address, &format!("{name}/"))?)
 }
@@ -344,6 +348,7 @@ pub(super) fn stager<'a>(
         datastores: &options.datastores,
         tenant: &spec.settings.tenant,
         without_tables: refused.map(|input| input.name.clone()).collect(),
+        uploads: &spec.text.uploads,
     }
 }
 

@@ -1,5 +1,6 @@
 //! The errors of uploading local data.
 
+use crate::model::UploadedChange;
 use std::io;
 use std::path::PathBuf;
 
@@ -48,6 +49,9 @@ pub enum UploadError {
     /// A file has changed.
     #[error("{} has changed while it was uploaded: start the job again", .0.display())]
     Changed(PathBuf),
+    /// What was uploaded is no longer complete.
+    #[error(transparent)]
+    Gone(#[from] UploadedChange),
     /// A file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
     Read {

@@ -33,6 +33,7 @@ pub(super) fn objects_at(
         datastores: &datastores.load()?,
         tenant: TENANT,
         without_tables: Vec::new(),
+        uploads: &[],
     };
     stager
         .objects_at(address, "")

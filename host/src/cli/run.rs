@@ -280,8 +280,18 @@ impl RunArguments {
         }
         let mut options = self.job.options()?;
         options.cache_dir = self.cache_dir()?;
+        options.job_dir = self.job_dir(&loaded.spec)?;
         let uploads = upload::upload(&loaded.spec, &options, logging)?;
         self.job.load_uploaded(&uploads, &self.counts)
+    }
+
+    /// The job directory on this machine.
+    fn job_dir(&self, spec: &JobSpec) -> Result<PathBuf, Problem> {
+        let named = match &self.job_dir {
+            Some(named) => named.clone(),
+            None => self.job.config()?.jobs_root().join(&spec.name),
+        };
+        Ok(current_dir()?.join(named))
     }
 
     /// The folder for compiled entry scripts, and for what is built of crates. `None` means the user's cache folder.
@@ -322,9 +332,7 @@ pub(super) fn run_assigned(
         return Err(Problem::usage(anyhow::Error::msg(NO_STORE)));
     }
     let config = arguments.job.config()?;
-    let default_dir = || config.jobs_root().join(&spec.name);
-    let named = arguments.job_dir.clone().unwrap_or_else(default_dir);
-    let mut options = Options::new(current_dir()?.join(named), this_program()?);
+    let mut options = Options::new(arguments.job_dir(&spec)?, this_program()?);
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.policy = policy;
     options.signing_key = arguments.signer.load(broker.as_ref())?;

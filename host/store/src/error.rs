@@ -1,6 +1,6 @@
 //! The errors of stores in the leader, with their messages.
 
-use crate::model::ByteSize;
+use crate::model::{ByteSize, UploadedChange};
 use crate::protocol::FrameError;
 use crate::protocol::store::{Failed, StoreErrorKind};
 use crate::spec::{ModelPathError, NoDatastore};
@@ -69,6 +69,9 @@ pub enum StoreError {
     /// The address names a folder of a web server.
     #[error("{0}: a web server does not list its folders; name each object by paths")]
     NoFolders(String),
+    /// What a submitter has uploaded is no longer complete.
+    #[error(transparent)]
+    Gone(#[from] UploadedChange),
     /// The address of a single object, where a folder is required.
     #[error("{0} is a single object; a side input is a folder of objects")]
     OneObject(String),
@@ -193,6 +196,7 @@ impl StoreError {
             | Self::Name { .. }
             | Self::NoFolders(_)
             | Self::OneObject(_)
+            | Self::Gone(_)
             | Self::Nothing(_)
             | Self::Model(_)
             | Self::Request(_)

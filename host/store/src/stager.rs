@@ -9,7 +9,9 @@ use super::objects::JobObjects;
 use super::prefetch::FetchPlan;
 use super::process::run_request;
 use super::store_objects::StoreObjects;
-use crate::model::{Address, ByteSize, JobInput, OsSandbox, StoreKind};
+use crate::model::{
+    Address, ByteSize, FoundUpload, JobInput, OsSandbox, StoreKind, UploadedChange, UploadedData,
+};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{
     FetchRequest, Fetched, FileToPut, StoreConfig, StoreTask, WantedObjects,
@@ -36,6 +38,8 @@ pub struct Stager<'a> {
     pub tenant: &'a str,
     /// The names of the inputs that must not be tables with a [transaction log](crate::dataset::TableLog).
     pub without_tables: Vec<String>,
+    /// What the submitter has uploaded into the job's store.
+    pub uploads: &'a [UploadedData],
 }
 
 /// When the objects of a job's inputs are fetched.
@@ -288,6 +292,7 @@ impl Stager<'_> {
             let request = self.request(&folder_fetch, &slot, task);
             let so_far = self.run_request(&request, watch)?;
             (watch.say)(&format!("{what}: {}", summary(&so_far)));
+            folder_fetch.refuse_changed(self.uploads, &so_far)?;
             match must_fit {
                 true => kept.bytes += so_far.bytes,
                 false => found.bytes += so_far.bytes,
@@ -424,6 +429,9 @@ impl Stager<'_> {
     ) -> Result<(), StoreError> {
         let mut done = Fetched::default();
         let mut reported = Instant::now();
+        let mut files = files.to_vec();
+        // In the order of a store's list, of which each process reads only its part.
+        files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
         for files in files.chunks(FILES_AT_ONCE) {
             let task = StoreTask::PutFiles(files.to_vec());
             let request = self.folder_request(address, task, PathBuf::new())?;
@@ -495,6 +503,28 @@ impl FolderFetch {
             (path, _) => data.join(path),
         };
         self.paths.iter().map(|path| below(path).to_string_lossy().into_owned()).collect()
+    }
+
+    /// Fails if this is a folder to which a submitter has uploaded data, and no longer has it.
+    fn refuse_changed(
+        &self,
+        uploads: &[UploadedData],
+        listed: &Fetched,
+    ) -> Result<(), UploadedChange> {
+        let is_whole = match &self.wanted {
+            WantedObjects::All => true,
+            WantedObjects::Glob(glob) => glob == "**",
+            WantedObjects::Named(_) => false,
+        };
+        let found = FoundUpload { files: listed.objects, bytes: listed.bytes };
+        for UploadedData { key, folders, .. } in uploads.iter().filter(|_| is_whole) {
+            for folder in folders {
+                if self.prefix.ends_with(&format!("/{}/", folder.name())) {
+                    folder.check(key, &self.shown, found)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Identifies these objects among the objects of this and other jobs.

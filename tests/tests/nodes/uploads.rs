@@ -272,6 +272,23 @@ fn a_job_in_s3_is_resumed_without_its_job_file() {
     drop(job);
 }
 
+/// Without one of its objects, the job would have fewer rows.
+#[test]
+fn a_job_whose_uploaded_data_is_incomplete_is_not_continued() {
+    let moto = Server::moto();
+    let mut cluster = Cluster::with_environment(Server::variables(moto.port));
+    let job = killed(&mut cluster, job_in_s3(&moto, "arguments: [--nap, '200']"));
+    let removed = moto.names("box", "jobs/test/uploads/").swap_remove(0);
+    moto.delete(&format!("/box/{removed}"));
+    let other = Elsewhere::with_address("s3://box/jobs", &moto);
+    let (code, said) = resume(&cluster, &other, &[]);
+    assert_eq!(code, Some(2), "{said}");
+    let expected =
+        format!("1 of {FILES} uploaded files of inputs.texts are missing in s3://box/jobs/");
+    assert!(said.contains(&expected), "{said}");
+    drop(job);
+}
+
 #[test]
 fn a_job_that_lives_is_not_resumed() {
     let mut cluster = Cluster::new();

@@ -4,6 +4,7 @@ use super::LocalFile;
 use crate::dataset::{SourceListing, resolve};
 use crate::error::NodeError;
 use crate::model::{InputKind, JobInput, Source, TableKind, UploadedMeaning};
+use crate::overlap::WrittenFolders;
 use crate::spec::{JobSpec, ModelSpec, StoredKind};
 use crate::staging::{check_table_log, refuses_tables};
 use crate::upload_error::UploadError;
@@ -31,18 +32,25 @@ pub(super) struct LocalFolder {
     pub(super) means: UploadedMeaning,
 }
 
-/// Everything of a job that is on this machine.
-pub(super) fn find(spec: &JobSpec, say: &mut dyn FnMut(&str)) -> Result<Vec<LocalData>, NodeError> {
+/// Everything of a job that is on this machine. Fails if that is something that the job writes, to `job_dir` or another
+/// folder: it would be uploaded, and read, instead of what the job writes.
+pub(super) fn find(
+    spec: &JobSpec,
+    job_dir: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<Vec<LocalData>, NodeError> {
+    let written = WrittenFolders::of(spec, job_dir)?;
     let mut found = Vec::new();
     for (index, input) in spec.inputs.iter().enumerate() {
         if input.addresses().next().is_none() {
-            found.push(find_input(spec, index, input, say)?);
+            found.push(find_input((spec, &written), index, input, say)?);
         }
     }
     for (index, mount) in spec.side_inputs.iter().enumerate() {
         if spec.stored_at(StoredKind::SideInput(index)).is_none() {
             let name = spec.side_input_names.get(index).map_or("", String::as_str);
             let key = format!("side_inputs.{name}");
+            written.refuse_whole(key.clone(), &mount.host)?;
             let folder = match mount.host.is_file() {
                 true => single_file(&key, &mount.host)?,
                 false => whole_folder(&key, &mount.host, say)?,
@@ -53,6 +61,7 @@ pub(super) fn find(spec: &JobSpec, say: &mut dyn FnMut(&str)) -> Result<Vec<Loca
     for (index, ModelSpec { name, file, folder, .. }) in spec.models.iter().enumerate() {
         if spec.stored_at(StoredKind::Model(index)).is_none() {
             let key = format!("models.{name}");
+            written.refuse_whole(key.clone(), folder.as_deref().unwrap_or(file))?;
             let folder = match folder {
                 Some(folder) => whole_folder(&key, folder, say)?,
                 None => single_file(&key, file)?,
@@ -64,7 +73,7 @@ pub(super) fn find(spec: &JobSpec, say: &mut dyn FnMut(&str)) -> Result<Vec<Loca
 }
 
 fn find_input(
-    spec: &JobSpec,
+    (spec, written): (&JobSpec, &WrittenFolders),
     index: usize,
     input: &JobInput,
     say: &mut dyn FnMut(&str),
@@ -77,6 +86,7 @@ fn find_input(
     let mut folders = Vec::new();
     let mut formats = Vec::new();
     for source in resolve(std::slice::from_ref(input))? {
+        written.refuse_input(&source)?;
         check_table_log(spec, input, &source, say)?;
         let mut files = list(&key, &source, (kind, refuses_tables(spec, input)), say)?;
         if kind.is_some_and(TableKind::is_database) {
@@ -200,7 +210,7 @@ mod tests {
         let job = dir.path().join("job.yaml");
         fs::write(&job, format!("entry_script: script.wasm\n{lines}\n")).unwrap();
         let spec = load_plain(&job, &[]).unwrap();
-        let data = find(&spec, &mut |_| ()).unwrap();
+        let data = find(&spec, &dir.path().join("jobs/x"), &mut |_| ()).unwrap();
         let shown = data.iter().flat_map(|data| {
             data.folders.iter().map(|folder| {
                 let names: Vec<&str> = folder.files.iter().map(|file| &*file.name).collect();
@@ -231,6 +241,39 @@ mod tests {
         side_inputs.one File("a.csv") ["a.csv"]
         side_inputs.all Folder [".hidden", "_SUCCESS", "a.csv", "deep/b.csv", "link.csv"]
         "#);
+    }
+
+    /// A job does not read what it writes, and does not upload it either.
+    #[test]
+    fn what_the_job_writes_is_not_uploaded() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["in/a.csv", "out/b.csv", "jobs/job/uploads/x/c", "script.wasm"] {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), "1").unwrap();
+        }
+        let said = |lines: &str, job_dir: &str| {
+            let job = root.join("job.yaml");
+            let rest = "name: job\nentry_script: script.wasm\noutput: out\njob_store: jobs";
+            fs::write(&job, format!("{rest}\n{lines}\n")).unwrap();
+            let spec = load_plain(&job, &[]).unwrap();
+            let error = find(&spec, &root.join(job_dir), &mut |_| ()).map(drop).unwrap_err();
+            error.to_string().replace(root.to_str().unwrap(), "ROOT")
+        };
+        for (lines, job_dir, expected) in [
+            ("inputs: {x: .}", "own", "input 'x' and the job directory ROOT/own overlap"),
+            ("inputs: {x: out}", "own", "input 'x' and the output folder ROOT/out overlap"),
+            ("inputs: {x: '**/*'}", "/own", "input 'x' and the output folder ROOT/out overlap"),
+            ("inputs: {x: jobs}", "/own", "input 'x' and the job store ROOT/jobs/job overlap"),
+            (
+                "inputs: {x: in}\nside_inputs: {y: jobs}",
+                "/own",
+                "side_inputs.y and the job store ROOT/jobs/job overlap",
+            ),
+        ] {
+            let error = said(lines, job_dir);
+            assert!(error.starts_with(expected), "{lines}: {error}");
+        }
     }
 
     /// What a database has not taken over yet is uploaded, too: the job refuses such a database, as it does here.

@@ -56,7 +56,9 @@ pub(super) fn for_each<T: Sync, R: Send>(
         let mut done = Vec::new();
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(item) = items.get(index).filter(|_| !stop()) else { return Ok(done) };
+            let Some(item) = items.get(index).filter(|_| !stop()) else {
+                return Ok::<_, UploadError>(done);
+            };
             let result = work(item).inspect_err(|_| next.store(items.len(), Ordering::Relaxed));
             done.push((index, result?));
         }

@@ -6,6 +6,7 @@
 mod find;
 mod hashing;
 mod into_folder;
+mod unfinished;
 
 use super::error::NodeError;
 use super::options::NodeOptions;
@@ -20,13 +21,14 @@ use hashing::{HashedFile, content_of, hash_all};
 use std::path::{Path, PathBuf};
 
 /// Uploads the inputs, side inputs and models of a job that are on this machine, into its store. Returns what replaces them.
-/// Files that are in the store already are not sent again. `say` gets lines for the user.
+/// Files that are in the store already are not sent again. `job_dir`: the directory in which the job would run on this
+/// machine. `say` gets lines for the user.
 ///
 /// # Errors
-/// If the policy forbids the store, if a file cannot be read or changes meanwhile, or if the store cannot be written.
+/// If the policy forbids the store, if the job would read what it writes, if a file cannot be read or changes meanwhile, or if the store cannot be written.
 pub fn upload_data(
     spec: &JobSpec,
-    place: &JobStorePlace,
+    (place, job_dir): (&JobStorePlace, &Path),
     options: &NodeOptions,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<UploadedData>, NodeError> {
@@ -36,7 +38,7 @@ pub fn upload_data(
         return Err(UploadError::Wildcard(place.to_string()).into());
     }
     let mut uploaded = Vec::new();
-    for data in find::find(spec, say)? {
+    for data in find::find(spec, job_dir, say)? {
         let mut folders = Vec::new();
         for folder in data.folders {
             if folder.files.is_empty() && is_in_store {
@@ -68,7 +70,7 @@ fn upload(
     let noun = if count == 1 { "file" } else { "files" };
     let bytes = ByteSize(content.bytes).rounded();
     say(&format!("{key}: uploading {count} {noun}, {bytes}, unless the job store has them"));
-    let uploaded = UploadedFolder { content, means: local.means };
+    let uploaded = UploadedFolder { content, files: count as u64, means: local.means };
     match place {
         JobStorePlace::Folder(store) => {
             let real = |path: &Path| {

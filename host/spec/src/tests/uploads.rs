@@ -13,6 +13,7 @@ const DIGEST: &str = "0707070707070707070707070707070707070707070707070707070707
 fn data(key: &str, means: &[UploadedMeaning]) -> UploadedData {
     let folder = |means: &UploadedMeaning| UploadedFolder {
         content: ContentRef { sha256: [7; 32], bytes: 3 },
+        files: 1,
         means: means.clone(),
     };
     let folders = means.iter().map(folder).collect();

@@ -18,6 +18,8 @@ mod object_calls;
 mod open;
 mod proxy;
 mod put_files;
+#[cfg(test)]
+mod put_files_tests;
 mod serve;
 mod tables;
 mod upload;

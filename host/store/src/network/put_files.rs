@@ -3,8 +3,12 @@
 use super::error_text::{FetchError, StoreAction};
 use super::listing::Report;
 use super::open::{OpenStore, PageRange};
-use super::upload::{FileToSend, PART_BYTES, Replaces, UploadFailure, upload_file, upload_small};
+use super::upload::{
+    ExpectedContent, FileToSend, PART_BYTES, Replaces, UploadFailure, find, upload_file,
+    upload_small, version,
+};
 use crate::protocol::store::{FetchRequest, Fetched, FileToPut};
+use object_store::ObjectMeta;
 use object_store::path::Path as Key;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +18,9 @@ use tokio::task::JoinSet;
 /// that only some parts are in memory.
 const PARALLEL_FILES: usize = 16;
 
-/// Uploads these files, unless objects of their names and lengths are there: an interrupted upload continues. The error is
-/// shown to users.
+/// Uploads these files, which are sorted by their names, unless objects of their names and lengths are there: an interrupted
+/// upload continues. Replaces no object that another upload of the same files writes meanwhile: a job may read it already.
+/// The error is shown to users.
 pub(super) async fn put_files(
     request: &FetchRequest,
     files: &[FileToPut],
@@ -28,15 +33,19 @@ pub(super) async fn put_files(
     if matches!(*store, OpenStore::Http(_)) {
         return Err(FetchError::NoResults(request.shown.clone()));
     }
-    let there = lengths(&store, request).await?;
-    let is_missing = |file: &&FileToPut| there.get(&file.name) != Some(&file.length);
-    let missing: Vec<&FileToPut> = files.iter().filter(is_missing).collect();
-    let (small, large): (Vec<&FileToPut>, Vec<_>) =
-        missing.into_iter().partition(|file| file.length <= PART_BYTES);
+    let mut there = found(&store, request, files, report).await?;
+    let mut small = Vec::new();
+    let mut large = Vec::new();
+    for file in files {
+        let sent = if file.length <= PART_BYTES { &mut small } else { &mut large };
+        match there.remove(&file.name) {
+            Some(found) if found.size == file.length => {}
+            found => sent.push(to_send(request, file, found)?),
+        }
+    }
     let mut so_far = Fetched::default();
-    put_small(request, &store, &small, &mut so_far, report).await?;
+    put_small(request, &store, small, &mut so_far, report).await?;
     for file in large {
-        let file = to_send(request, file)?;
         so_far.objects += 1;
         let sent = upload_file(&store, &file, &mut so_far, report).await;
         sent.map_err(|failure| file.explain(failure, request))?;
@@ -49,18 +58,17 @@ pub(super) async fn put_files(
 async fn put_small(
     request: &FetchRequest,
     store: &Arc<OpenStore>,
-    files: &[&FileToPut],
+    files: Vec<FileToSend>,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
 ) -> Result<(), FetchError> {
     let mut tasks: JoinSet<Result<u64, (UploadFailure, FileToSend)>> = JoinSet::new();
-    let mut files = files.iter();
+    let mut files = files.into_iter();
     loop {
         while tasks.len() < PARALLEL_FILES
             && let Some(file) = files.next()
         {
             let store = Arc::clone(store);
-            let file = to_send(request, file)?;
             tasks.spawn(async move {
                 upload_small(&store, &file).await.map_err(|failure| (failure, file))
             });
@@ -73,35 +81,57 @@ async fn put_small(
     }
 }
 
-fn to_send(request: &FetchRequest, file: &FileToPut) -> Result<FileToSend, FetchError> {
-    let key = Key::parse(format!("{}{}", request.prefix, file.name));
+/// `found`: the object of its name, which has another length.
+fn to_send(
+    request: &FetchRequest,
+    file: &FileToPut,
+    found: Option<ObjectMeta>,
+) -> Result<FileToSend, FetchError> {
+    let FileToPut { path, length, sha256, .. } = file;
     Ok(FileToSend {
-        key: key.map_err(|_| FetchError::OddName(file.path.clone()))?,
-        path: file.path.clone(),
-        replaces: Replaces::Any,
-        expected: Some(file.sha256),
+        key: key(request, file)?,
+        path: path.clone(),
+        replaces: found.map_or(Replaces::None, |found| Replaces::Version(version(found))),
+        expected: Some(ExpectedContent { length: *length, sha256: *sha256 }),
     })
 }
 
-/// The lengths of the objects below the request's prefix, by their names.
-async fn lengths(
+fn key(request: &FetchRequest, file: &FileToPut) -> Result<Key, FetchError> {
+    let key = Key::parse(format!("{}{}", request.prefix, file.name));
+    key.map_err(|_| FetchError::OddName(file.path.clone()))
+}
+
+/// The objects below the request's prefix, by their names, from that of the first file to that of the last. So the objects
+/// of a large folder are not listed again for each part of its files.
+async fn found(
     store: &OpenStore,
     request: &FetchRequest,
-) -> Result<HashMap<String, u64>, FetchError> {
+    files: &[FileToPut],
+    report: &mut Report<'_>,
+) -> Result<HashMap<String, ObjectMeta>, FetchError> {
     let failed =
         |error| FetchError::store(error, StoreAction::List(request.shown.clone()), &request.store);
-    let mut found = HashMap::new();
-    let mut range = PageRange::default();
+    let mut all = HashMap::new();
+    let [first, ..] = files else { return Ok(all) };
+    let last = files.last().unwrap_or(first);
+    let first_key = key(request, first)?;
+    let object = find(store, &first_key).await.map_err(failed)?;
+    all.extend(object.map(|object| (first.name.clone(), object)));
+    let mut range = PageRange { after: Some(first_key.to_string()), ..Default::default() };
     loop {
+        report(Fetched::default())?;
         let page = store.page(&request.prefix, &range).await;
         let page = page.ok_or_else(|| FetchError::NoList(request.shown.clone()))?;
         let page = page.map_err(failed)?;
+        let mut is_past = false;
         for object in page.result.objects {
-            let name = object.location.as_ref().strip_prefix(&request.prefix);
-            found.extend(name.map(|name| (name.to_owned(), object.size)));
+            if let Some(name) = object.location.as_ref().strip_prefix(&request.prefix) {
+                is_past |= name > last.name.as_str();
+                all.insert(name.to_owned(), object);
+            }
         }
-        if page.page_token.is_none() {
-            return Ok(found);
+        if is_past || page.page_token.is_none() {
+            return Ok(all);
         }
         range = PageRange { token: page.page_token, after: None, ..range };
     }

@@ -60,8 +60,15 @@ pub(super) struct FileToSend {
     pub(super) key: Key,
     /// What it may replace.
     pub(super) replaces: Replaces,
-    /// The SHA-256 that its content must have. `None` if any content will do.
-    pub(super) expected: Option<[u8; 32]>,
+    /// The content that it must have. `None` if any will do.
+    pub(super) expected: Option<ExpectedContent>,
+}
+
+/// The content that a file must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ExpectedContent {
+    pub(super) length: u64,
+    pub(super) sha256: [u8; 32],
 }
 
 impl FileToSend {
@@ -82,7 +89,7 @@ impl FileToSend {
 }
 
 /// Which object a file may replace.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) enum Replaces {
     /// Any.
     Any,
@@ -166,7 +173,7 @@ async fn note_replaced(store: &Arc<OpenStore>, files: &mut [FileToSend]) {
 }
 
 /// Looks whether there is an object.
-async fn find(store: &OpenStore, key: &Key) -> Result<Option<ObjectMeta>, Error> {
+pub(super) async fn find(store: &OpenStore, key: &Key) -> Result<Option<ObjectMeta>, Error> {
     let head = GetOptions { head: true, ..Default::default() };
     match store.objects().get_opts(key, head).await {
         Ok(found) => Ok(Some(found.meta)),
@@ -175,7 +182,7 @@ async fn find(store: &OpenStore, key: &Key) -> Result<Option<ObjectMeta>, Error>
     }
 }
 
-fn version(found: ObjectMeta) -> UpdateVersion {
+pub(super) fn version(found: ObjectMeta) -> UpdateVersion {
     UpdateVersion { e_tag: found.e_tag, version: found.version }
 }
 
@@ -197,22 +204,19 @@ pub(super) async fn upload_file(
     let mut upload = WriteMultipart::new_with_chunk_size(parts, part_bytes);
     let sent = send(&mut content, part_bytes, &mut upload, so_far, report).await;
     let sent = match sent {
-        Ok(found) if file.expected.is_some_and(|expected| expected != found) => {
+        Ok(found) if file.expected.is_some_and(|expected| expected.sha256 != found) => {
             Err(UploadFailure::Changed)
         }
         // Stores have no condition for large objects, so this must come directly before the end.
-        Ok(_) => check_replaced(store, file).await,
+        Ok(_) => is_written(store, file).await,
         Err(failure) => Err(failure),
     };
-    match sent {
-        Ok(()) => upload.finish().await.map(drop)?,
-        Err(failure) => {
-            // The parts so far are useless. If aborting fails, the store removes them sooner or later.
-            let _ = upload.abort().await;
-            return Err(failure);
-        }
+    if let Ok(false) = sent {
+        return Ok(upload.finish().await.map(drop)?);
     }
-    Ok(())
+    // The parts so far are useless. If aborting fails, the store removes them sooner or later.
+    let _ = upload.abort().await;
+    sent.map(drop)
 }
 
 /// Uploads a file in one request. Returns its length.
@@ -223,7 +227,8 @@ pub(super) async fn upload_small(
     let mut bytes = Vec::new();
     // The file may grow meanwhile.
     File::open(&file.path)?.take(PART_BYTES + 1).read_to_end(&mut bytes)?;
-    if file.expected.is_some_and(|expected| expected != <[u8; 32]>::from(Sha256::digest(&bytes))) {
+    let sha256 = <[u8; 32]>::from(Sha256::digest(&bytes));
+    if file.expected.is_some_and(|expected| expected.sha256 != sha256) {
         return Err(UploadFailure::Changed);
     }
     let length = bytes.len() as u64;
@@ -263,6 +268,19 @@ async fn put(store: &OpenStore, file: &FileToSend, bytes: Vec<u8>) -> Result<(),
 fn is_unsupported(error: &Error) -> bool {
     matches!(error, Error::NotImplemented { .. } | Error::NotSupported { .. })
         || error.to_string().contains("NotImplemented")
+}
+
+/// Whether another process has written the object of a file with its expected length meanwhile. Fails if it is no longer the
+/// one that the file may replace.
+async fn is_written(store: &OpenStore, file: &FileToSend) -> Result<bool, UploadFailure> {
+    if let (Some(expected), Replaces::None | Replaces::Version(_)) = (file.expected, &file.replaces)
+    {
+        let found = find(store, &file.key).await?;
+        if found.is_some_and(|found| found.size == expected.length) {
+            return Ok(true);
+        }
+    }
+    check_replaced(store, file).await.map(|()| false)
 }
 
 /// Checks that an object is still the one that a file may replace.
