@@ -3,8 +3,8 @@
 //!
 //! In builds with debug assertions, `SANDMILL_FAIL_POINT=NAME` kills the process when it passes the point
 //! NAME for the first time, and `NAME:3` when it passes NAME for the third time. `NAME:3:cut` simulates a
-//! power loss: before the crash, the data that was not yet synced is cut in half. The name `*` stands for
-//! every point. Builds for users contain no fail points.
+//! power loss: before the crash, the data that was not yet synced is cut in half. `NAME:3:stop` stops the process
+//! instead, until it gets SIGCONT. The name `*` stands for every point. Builds for users contain no fail points.
 
 use std::path::PathBuf;
 
@@ -43,15 +43,19 @@ mod armed {
         left: AtomicU64,
         /// Whether to simulate a power loss.
         cut: bool,
+        /// Whether to stop the process instead of killing it.
+        stop: bool,
     }
 
     impl ArmedPoint {
-        /// Reads `name`, `name:3` or `name:3:cut`.
+        /// Reads `name`, `name:3`, `name:3:cut` or `name:3:stop`.
         fn parse(text: &str) -> Self {
             let mut words = text.split(':');
             let name = words.next().unwrap_or_default().to_owned();
             let left = words.next().and_then(|count| count.parse().ok()).unwrap_or(1);
-            Self { name, left: AtomicU64::new(left), cut: words.next() == Some("cut") }
+            let how = words.next();
+            let (cut, stop) = (how == Some("cut"), how == Some("stop"));
+            Self { name, left: AtomicU64::new(left), cut, stop }
         }
 
         fn is_due(&self, name: &str) -> bool {
@@ -105,6 +109,12 @@ mod armed {
                     cut(unsynced());
                 }
                 let this_process = rustix::process::getpid();
+                if arm.stop {
+                    // A test sees that the process has stopped, and continues it.
+                    let _ =
+                        rustix::process::kill_process(this_process, rustix::process::Signal::STOP);
+                    return;
+                }
                 let _ = rustix::process::kill_process(this_process, rustix::process::Signal::KILL);
                 // A process usually receives its own signal before the call returns. If not, it ends here.
                 std::process::abort();

@@ -16,6 +16,7 @@ mod leads;
 mod losses;
 mod outputs;
 mod partitions;
+mod published;
 mod roles;
 mod several;
 mod signers;
