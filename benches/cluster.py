@@ -28,7 +28,7 @@ import time
 from pathlib import Path
 
 import run
-from local_cluster import BUCKET, WORK, Cluster, build_many_nodes, nanoseconds, node_of, shuffled, wait_until
+from local_cluster import BUCKET, PATIENCE, WORK, Cluster, build_many_nodes, nanoseconds, node_of, shuffled, wait_until
 
 
 def main():
