@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::inference::NamedLibrary;
 use crate::load::host_name;
-use crate::model::{Address, JobDir, MiniBatchId, NodeId, TableFormat, WorkerId};
+use crate::model::{Address, JobDir, MiniBatchId, NodeId, TableFormat, WorkerId, fail_point};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
 use crate::nodes::{
     Assignment, GrantedObjects, LeadAnnouncer, LeadKeeper, LeaderIdentity, Leadership, RemoteNodes,
@@ -59,6 +59,7 @@ fn publish(
         Some(objects) => RunToPublish::find(objects, &JobDir::new(&options.job_dir))?,
         None => None,
     };
+    fail_point::pass("results-publishing");
     node::upload_results(spec, &node, output, say).map_err(PrepareError::Node)?;
     if let Some(Err(error)) = run.map(|run| run.publish()) {
         say(&format!("copies of the results stay in the job store: {error}"));

@@ -92,6 +92,13 @@ fn a_leader_that_wakes_leaves_the_results_of_a_later_run() {
     ran.exits_with(42).says("another process continues the job, or has started it over");
 }
 
+#[test]
+fn a_leader_that_wakes_while_it_publishes_leaves_the_results_of_a_later_run() {
+    let (ran, left) = wakes_after_a_later_run("results-publishing");
+    assert_eq!(left, expected(FILES + 1), "{ran}");
+    assert_ne!(ran.code, 0, "{ran}");
+}
+
 /// In a shared folder, the results are there before the end is in the log. No other leader can begin while the stopped one
 /// lives: it locks the output folder.
 #[test]
