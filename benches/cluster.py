@@ -4,40 +4,31 @@
 Everything runs on this machine: a cluster of three NATS servers (`sync_interval: always`), agents, and leaders. All
 runs take turns in random order. `scale` and `many` have simulated nodes (host/benches/many_nodes.rs), which cargo
 builds first. `make bench` and scripts/python-env.sh make what this program needs. Data, jobs and results are in
-target/bench/cluster. The job store and the output are a folder there.
+target/bench/cluster. The job store and the output are a folder there; in `stored`, they are in an S3 server.
 
     benches/cluster.py                      all parts, with the program in target/dist
     benches/cluster.py --sandmill PATH      another program
     benches/cluster.py --quick              fewer rounds, and smaller jobs
-    benches/cluster.py tiny start           only these parts. There are: tiny, start, small, lost, drained, takeover,
-                                            scale, many
+    benches/cluster.py tiny start           only these parts. There are: tiny, start, small, stored, lost, drained,
+                                            takeover, idle, scale, many, and also `large`, which runs only if it is named
+    benches/cluster.py large                takes over a job over a table of 10 GB, which stays in target/bench
+    benches/cluster.py --gigabytes 1 large  a smaller table
 """
 
 import argparse
-import contextlib
-import itertools
 import json
 import os
 import random
 import re
 import shutil
 import signal
-import socket
 import statistics
-import subprocess
 import sys
-import threading
 import time
-import urllib.request
-from datetime import datetime
 from pathlib import Path
 
 import run
-
-WORK = run.WORK / "cluster"
-SERVER = run.ROOT / "target" / "venv" / "bin" / "nats-server"
-CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
-PATIENCE = 120
+from local_cluster import BUCKET, PATIENCE, WORK, Cluster, build_many_nodes, nanoseconds, node_of, shuffled, wait_until
 
 
 def main():
@@ -46,9 +37,10 @@ def main():
     options.add_argument("--sandmill", type=Path, default=run.SANDMILL, help="the program")
     options.add_argument("--many-nodes", type=Path, help="the built program of host/benches/many_nodes.rs")
     options.add_argument("--quick", action="store_true", help="fewer rounds, and smaller jobs")
+    options.add_argument("--gigabytes", type=float, default=10, help="the size of the table of `large`")
     options.add_argument("--seed", type=int, default=time.time_ns(), help="the order of the runs")
     options = options.parse_args()
-    known = {part.__name__: part for part in (tiny, start, small, lost, drained, takeover, scale, many)}
+    known = {part.__name__: part for part in ROUNDS}
     if unknown := [part for part in options.parts if part not in known]:
         sys.exit(f"bench: no part {unknown[0]}; there are {', '.join(known)}")
     run.SANDMILL = options.sandmill.resolve()
@@ -56,11 +48,14 @@ def main():
     WORK.mkdir(parents=True)
     os.environ["SANDMILL_CACHE_DIR"] = str(run.WORK / "cache")
     os.environ.pop("RUST_BACKTRACE", None)
-    chosen = [known[name] for name in options.parts or known]
+    chosen = [known[name] for name in options.parts or known if options.parts or known[name] != large]
     if {scale, many} & {*chosen} and not options.many_nodes:
         options.many_nodes = build_many_nodes()
     begun = time.monotonic()
+    options.table = make_table(options.gigabytes) if large in chosen else None
     with Cluster(options) as cluster:
+        if stored in chosen:
+            cluster.start_store()
         cluster.warm_up()
         runs = [part for part in chosen for _ in range(ROUNDS[part][options.quick])]
         random.Random(options.seed).shuffle(runs)
@@ -114,6 +109,17 @@ def small(cluster):
     return [(walls["nodes"] * 1000, walls["alone"] * 1000)]
 
 
+def stored(cluster):
+    """The job of `small`, with its commit log and its results in an S3 server."""
+    with cluster.agents():
+        job = cluster.job("stored", 3, nodes=3, workers=1, place=BUCKET)
+        before = cluster.store.count_requests()
+        wall = job.start().wait().wall
+        requests = cluster.store.count_requests() - before
+    job.require_rows(3)
+    return [(wall * 1000, requests)]
+
+
 def lost(cluster):
     """Kills a node. Its mini-batches run again on workers of the other nodes, which have nothing else to do."""
     with cluster.agents() as agents:
@@ -157,15 +163,81 @@ def takeover(cluster):
     done = 4_000 if cluster.quick else 20_000
     with cluster.agents():
         job = cluster.job("takeover", 2 * done, nodes=3, workers=1)
-        leader = job.start()
-        wait_until(lambda: job.count_rows() >= done, leader)
-        killed = time.time_ns()
-        leader.kill()
-        wait_until(lambda: cluster.find_led("attempt_started"))
+        killed = take_over(cluster, job, done)
         first = cluster.find_led("attempt_started")[0]
-        wait_until(lambda: cluster.find_led("job_finished"))
     job.require_rows(2 * done)
     return [(nanoseconds(first["at"]) - killed) / 1e9]
+
+
+def take_over(cluster, job, done):
+    """Runs a job. Kills its leader when so many mini-batches are done, and waits until another one has ended the job.
+    Returns the time of the kill in nanoseconds since 1970."""
+    leader = job.start()
+    wait_until(lambda: job.count_rows() >= done, leader)
+    killed = time.time_ns()
+    leader.kill()
+    # Events would be read again and again, which takes processor time.
+    ended = f"leads the job {job.folder.name} no longer: exit status: 0".encode()
+    wait_until(lambda: any(ended in log.read_bytes() for log in WORK.glob("machine-*.log")))
+    return killed
+
+
+def idle(cluster):
+    """As `takeover`, with mini-batches of half a second: how long no worker begins one, beyond this half second."""
+    count = 60 if cluster.quick else 150
+    with cluster.agents():
+        job = cluster.job("idle", count, nodes=3, workers=2, arguments=["--seconds", "0.5"])
+        killed = take_over(cluster, job, count // 3)
+    job.require_rows(count)
+    _, pause = pause_after(killed, [int(row.split()[1]) for row in job.rows()])
+    return [max(pause - 0.5, 0)]
+
+
+def large(cluster):
+    """As `takeover`, when 100,000 mini-batches are done and half of a large table is planned. The rows say which attempts
+    were lost: those of mini-batches that the killed leader saw begin, and that began again after the pause."""
+    table, table_rows = cluster.table
+    # So that half of the table has 100,000 mini-batches. Each of them has several rows.
+    size = f"{max(table.stat().st_size // 205_000 // 1000, 3)} KB"
+    inputs = f"entry_script: {cluster.counts}\ninputs:\n  rows:\n    path: {table}\n    format: csv\nmini_batch_size: {size}\n"
+    with cluster.agents():
+        job = cluster.job_over(inputs, "large", nodes=3, workers=1)
+        killed = take_over(cluster, job, table_rows // 2)
+    rows = [[int(word) for word in row.split()] for row in job.rows() if row]
+    is_whole = sum(row[1] for row in rows) == table_rows == job.count_rows()
+    if not is_whole or sorted(row[0] for row in rows) != list(range(len(rows))):
+        sys.exit(f"bench: the rows of {job.folder} are not those of one run over the table")
+    first, pause = pause_after(killed, [began for *_, began in rows])
+    begun = {event["kind"]["id"] for event in job.find("attempt_started")}
+    lost = sum(attempt > 1 or (began >= first and number in begun) for number, _, attempt, began in rows)
+    before = sum(began <= killed for *_, began in rows) / len(rows) * 100
+    return [((first - killed) / 1e9, pause, lost, before, before * len(rows) / 100)]
+
+
+def pause_after(killed, begins):
+    """The longest pause between two mini-batches that begin, if the second begins after the kill: when it ends, in
+    nanoseconds, and how many seconds it takes."""
+    begins = sorted(begins)
+    pauses = [(second - first, second) for first, second in zip(begins, begins[1:]) if second > killed]
+    pause, first = max(pauses)
+    return first, pause / 1e9
+
+
+def make_table(gigabytes):
+    """A table of an id and a hundred floats, and how many rows it has. The same rows are there again and again, because
+    only their bytes matter."""
+    draw = random.Random(1).random
+    block = "".join(f"{number},{','.join(f'{draw():.6f}' for _ in range(100))}\n" for number in range(1000))
+    blocks = int(gigabytes * 1e9 / len(block))
+    header = ",".join(["id", *(f"x{number}" for number in range(100))]) + "\n"
+    path = run.WORK / "cluster-table.csv"
+    if not path.exists() or path.stat().st_size != len(header) + blocks * len(block):
+        with open(path, "w", encoding="ascii") as file:
+            file.write(header)
+            for _ in range(blocks):
+                file.write(block)
+        os.sync()
+    return path, blocks * 1000
 
 
 def scale(cluster):
@@ -196,238 +268,19 @@ def many(cluster):
 
 
 # The number of runs of each part, and with --quick.
-ROUNDS = {tiny: (5, 2), start: (3, 1), small: (20, 5), lost: (3, 1), drained: (5, 2), takeover: (5, 2), scale: (2, 1), many: (1, 1)}
-
-
-# --- the cluster ------------------------------------------------------------------------------
-
-
-class Cluster:
-    """The NATS servers, and everything that is started for one run."""
-
-    def __init__(self, options):
-        self.quick, self.many_nodes = options.quick, options.many_nodes
-        self.numbers = itertools.count()
-        self.servers, self.led = [], None
-        # `--sandmill` may be older than the guest.
-        self.component = run.build_guest("cluster")
-
-    def __enter__(self):
-        ports = free_ports(9)
-        routes = ", ".join(f'"nats-route://127.0.0.1:{port}"' for port in ports[6:])
-        self.monitors = ports[3:6]
-        self.url = ",".join(f"nats://127.0.0.1:{port}" for port in ports[:3])
-        for number in range(3):
-            folder = WORK / f"broker-{number}"
-            folder.mkdir()
-            (folder / "server.conf").write_text(
-                f"server_name: broker-{number}\nlisten: 127.0.0.1:{ports[number]}\nhttp: 127.0.0.1:{ports[3 + number]}\n"
-                f"jetstream {{ store_dir: {folder}/streams, sync_interval: always }}\n"
-                f"cluster {{ name: brokers, listen: 127.0.0.1:{ports[6 + number]}, routes: [{routes}] }}\n"
-            )
-            self.servers.append(Process([SERVER, "-c", folder / "server.conf"], folder / "log"))
-        for port in self.monitors:
-            wait_until(lambda: self.monitor(port, "healthz").get("status") == "ok")
-        return self
-
-    def __exit__(self, *_):
-        for server in self.servers:
-            server.kill()
-
-    def monitor(self, port, path):
-        """What a server reports. Empty if it does not answer."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
-                return json.load(answer)
-        except OSError:
-            return {}
-
-    def messages_to(self, name):
-        """The number of messages that the servers sent to the client of this name that connected last."""
-        clients = (client for port in self.monitors for client in self.monitor(port, "connz?state=closed&sort=stop&limit=10000").get("connections", []))
-        last = max((client for client in clients if client.get("name") == name), key=lambda client: client["start"])
-        return last["out_msgs"]
-
-    def warm_up(self):
-        """Compiles the entry script, and fills the caches of the agents."""
-        with self.agents():
-            self.job("warm", 6, nodes=3, workers=2).start().wait()
-
-    @contextlib.contextmanager
-    def agents(self):
-        """Three agents, by their names."""
-        self.led = WORK / f"led-{next(self.numbers)}"
-        agents = {}
-        try:
-            for number in range(3):
-                name = f"machine-{number}"
-                command = [run.SANDMILL, "node", "--broker", self.url, "--name", name, "--jobs-root", self.led / name]
-                agents[name] = Process(command, WORK / f"{name}.log")
-            for agent in agents.values():
-                wait_until(lambda: b"waits for jobs" in agent.log.read_bytes(), agent)
-            yield agents
-        finally:
-            for agent in agents.values():
-                agent.kill()
-
-    @contextlib.contextmanager
-    def simulated(self, nodes, seconds, spread):
-        """Simulated nodes, whose mini-batches take so many seconds. The time varies by the share `spread`."""
-        connections = min(nodes, 4)
-        command = [self.many_nodes, self.url, run.SANDMILL, nodes, seconds, spread, connections]
-        process = Process(command, WORK / "many-nodes.log")
-        try:
-            wait_until(lambda: process.log.read_bytes().count(b"ready") == connections, process)
-            yield
-            if process.process.wait(PATIENCE) != 0:
-                sys.exit(f"bench: the simulated nodes failed:\n{process.log.read_text()}")
-        finally:
-            process.kill()
-
-    def job(self, name, count, nodes, workers, arguments=(), more=""):
-        """Writes a job of so many mini-batches. `nodes`: None for one machine without a broker."""
-        folder = WORK / "jobs" / f"{name}-{next(self.numbers)}"
-        (folder / "store").mkdir(parents=True)
-        scale = "" if nodes is None else f"node_count: {nodes}\njob_store: store\n"
-        (folder / "job.yaml").write_text(
-            f"name: {folder.name}\nentry_script: {self.component}\narguments: {json.dumps(arguments)}\n"
-            f"rank_mini_batch_count: {count}\nprocess_count_per_node: {workers}\noutput: out\n"
-            f"append_row_file_name: rows.txt\n{scale}{more}\n"
-        )
-        return Job(folder, "none" if nodes is None else self.url)
-
-    def find_led(self, kind):
-        """The events of this kind of leaders that the agents have started."""
-        return [event for path in self.led.glob("*/*/logs/sys/events.jsonl") for event in read_events(path, kind)]
-
-
-class Job:
-    def __init__(self, folder, broker):
-        self.folder, self.broker = folder, broker
-        self.directory = folder / "job-dir"
-
-    def start(self):
-        command = [run.SANDMILL, "run", self.folder / "job.yaml", "--broker", self.broker, "--job-dir", self.directory]
-        return Process(command, self.folder / "leader.log", is_watched=True)
-
-    def events(self):
-        return read_events(self.directory / "logs" / "sys" / "events.jsonl")
-
-    def find(self, kind):
-        return read_events(self.directory / "logs" / "sys" / "events.jsonl", kind)
-
-    def agent_of(self, node):
-        """The name of the agent that has this number in the job."""
-        said = (self.folder / "leader.log").read_text()
-        return re.search(rf"node {node} \((\S+)\) takes part", said)[1]
-
-    def rows(self):
-        return (self.folder / "out" / "rows.txt").read_text().splitlines()
-
-    def count_rows(self):
-        path = self.folder / "out" / "rows.txt"
-        return run.count_lines(path) if path.exists() else 0
-
-    def require_rows(self, count):
-        """Fails unless each mini-batch has one row."""
-        ids = sorted(int(row.split()[0]) for row in self.rows())
-        if ids != list(range(count)):
-            sys.exit(f"bench: the {len(ids)} rows of {self.folder} are not one of each of {count} mini-batches")
-
-
-class Process:
-    """A process that is killed at the end. If it is watched: its processor time and its peak memory."""
-
-    def __init__(self, command, log, is_watched=False):
-        self.log, self.peak, self.samples = log, 0, []
-        with open(log, "wb") as sink:
-            self.begun = time.monotonic()
-            self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink)
-        self.watcher = threading.Thread(target=self.watch, daemon=True) if is_watched else None
-        if self.watcher:
-            self.watcher.start()
-
-    def watch(self):
-        """Reads the processor time of the process itself, without its children, until it ends."""
-        folder = Path(f"/proc/{self.process.pid}")
-        with contextlib.suppress(OSError, IndexError):
-            while True:
-                fields = (folder / "stat").read_text().rpartition(") ")[2].split()
-                if fields[0] == "Z":
-                    break
-                self.samples.append((time.monotonic(), (int(fields[11]) + int(fields[12])) / CLOCK_TICKS))
-                self.peak = max(self.peak, run.peak_memory(folder))
-                time.sleep(0.01)
-
-    def cpu(self):
-        return self.samples[-1][1]
-
-    def wait(self):
-        """Waits until the process has ended, which must be a success."""
-        code = self.process.wait()
-        self.wall = time.monotonic() - self.begun
-        self.watcher.join()
-        if code != 0:
-            sys.exit(f"bench: {' '.join(self.process.args)} ended with {code}:\n{self.log.read_text()}")
-        return self
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
-
-
-def build_many_nodes():
-    command = ["cargo", "build", "--release", "--locked", "--package", "sandmill", "--bench", "many_nodes", "--message-format", "json"]
-    built = subprocess.run(command, cwd=run.ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    messages = [json.loads(line) for line in built.stdout.splitlines()]
-    return next(Path(message["executable"]) for message in messages if message.get("executable"))
-
-
-def free_ports(count):
-    """Ports that no program uses now. They are lower than those that the system gives to clients."""
-    sockets = []
-    while len(sockets) < count:
-        with contextlib.suppress(OSError):
-            listener = socket.socket()
-            listener.bind(("127.0.0.1", random.randrange(10_000, 30_000)))
-            sockets.append(listener)
-    ports = [listener.getsockname()[1] for listener in sockets]
-    for listener in sockets:
-        listener.close()
-    return ports
-
-
-def wait_until(is_true, process=None):
-    """Waits for a condition. The process must not end before."""
-    deadline = time.monotonic() + PATIENCE
-    while not is_true():
-        if time.monotonic() > deadline:
-            sys.exit("bench: waited in vain for what the benchmark needs next")
-        if process and process.process.poll() is not None and not is_true():
-            sys.exit(f"bench: {' '.join(process.process.args)} has ended too early:\n{process.log.read_text()}")
-        time.sleep(0.05)
-
-
-def shuffled(values):
-    return random.sample(list(values), len(values))
-
-
-def read_events(path, kind=None):
-    """The complete events in a file, of this kind or all."""
-    with contextlib.suppress(OSError):
-        lines = path.read_text().rpartition("\n")[0].splitlines()
-        return [json.loads(line) for line in lines if kind is None or f'"event":"{kind}"' in line]
-    return []
-
-
-def nanoseconds(text):
-    """The time of an event, such as 2026-11-29T04:00:00.123456789Z, in nanoseconds since 1970."""
-    seconds, _, fraction = text.removesuffix("Z").partition(".")
-    return int(datetime.fromisoformat(seconds + "+00:00").timestamp()) * 10**9 + int(fraction.ljust(9, "0") or 0)
-
-
-def node_of(worker):
-    return int(worker.removeprefix("process")) // 100_000
+ROUNDS = {
+    tiny: (5, 2),
+    start: (3, 1),
+    small: (20, 5),
+    stored: (20, 5),
+    lost: (3, 1),
+    drained: (5, 2),
+    takeover: (5, 2),
+    idle: (3, 1),
+    large: (3, 1),
+    scale: (2, 1),
+    many: (1, 1),
+}
 
 
 # --- results ----------------------------------------------------------------------------------
@@ -466,14 +319,24 @@ def show(samples, options, seconds):
     row(small, "job of 3 mini-batches on 3 nodes, start to exit", "ms", column(0), 250)
     row(small, "the same on one machine, without broker and job store", "ms", column(1), None)
     row(small, "ratio of the two", "x", lambda values: [nodes / alone for nodes, alone in values], None)
+    row(stored, "the same job of 3 mini-batches, commit log and results in an S3 server in Python", "ms", column(0), None)
+    row(stored, "requests to this server", "", column(1), None)
     row(lost, "node killed, its mini-batches begin elsewhere", "s", same, 11)
     row(drained, "agent drained, its waiting mini-batches are back", "s", same, None)
     row(takeover, "leader killed, new leader's first mini-batch begins", "s", same, 4)
     row(takeover, "the slowest of these", "s", same, 12, pick=max)
-    nodes, large = (20, 100) if options.quick else (100, 1000)
+    row(idle, "leader killed, mini-batches of 0.5 s: no worker works for", "s", same, 0)
+    table = f"half of a CSV of {options.gigabytes:g} GB planned"
+    row(large, f"leader killed, {table}: new leader's first mini-batch begins", "s", column(0), 4)
+    row(large, "the slowest of these", "s", column(0), 12, pick=max)
+    row(large, "no mini-batch begins for", "s", column(1), None)
+    row(large, "attempts that were lost", "", column(2), 0, pick=max)
+    row(large, "mini-batches that had begun before the kill, of all", "%", column(3), None)
+    row(large, "their number", "", column(4), 100_000, at_least=True)
+    nodes, most = (20, 100) if options.quick else (100, 1000)
     row(scale, f"{nodes} simulated nodes, mini-batches of 1 s: throughput / {nodes} x that of one node", "%", column(0), 97, at_least=True)
     row(scale, "the same, of the greatest possible throughput", "%", column(1), None)
-    row(many, f"{large} simulated nodes x 16 workers, mini-batches of 10 s: leader's CPU", "% of a core", column(0), 25)
+    row(many, f"{most} simulated nodes x 16 workers, mini-batches of 10 s: leader's CPU", "% of a core", column(0), 25)
     row(many, "leader's peak memory", "MB", column(1), 200)
     row(many, "leader's CPU for each mini-batch", "ms", column(2), None)
     load, cores = os.getloadavg()[0], os.cpu_count()

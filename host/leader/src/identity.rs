@@ -77,6 +77,7 @@ pub fn settings(spec: &JobSpec, found: &NodeFindings) -> Vec<(String, String)> {
         fetched: _,
         // "latest" is already resolved: the paths are in `inputs`, `side_inputs` and `models`.
         latest: _,
+        named_data: _,
     } = spec;
     let mut settings = IdentitySettings(Vec::new());
     settings.inputs(inputs, input_kind);

@@ -16,6 +16,9 @@ pub struct UploadedData {
     pub key: String,
     /// What replaces the paths, in their order.
     pub folders: Vec<UploadedFolder>,
+    /// How the job file named the data when it was uploaded.
+    #[serde(default)]
+    pub named: String,
     /// The input's `partition_format` below these folders.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_format: Option<String>,

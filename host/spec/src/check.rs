@@ -16,6 +16,7 @@ use super::{
 };
 use crate::model::{JobText, Mount, OutputAction, OutputFormat};
 use sandmill_files::c_sources;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Builds the job. Errors go to the report. The job is valid only if the report is clean.
@@ -95,6 +96,7 @@ pub(super) fn check(
         text: JobText::default(),
         fetched: location.fetched.clone(),
         latest: Vec::new(),
+        named_data: BTreeMap::new(),
         notices: Vec::new(),
         conversions: Vec::new(),
     };

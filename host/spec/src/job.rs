@@ -9,6 +9,7 @@ use crate::model::{
     JobLimits, JobSettings, JobText, Latest, Limits, Mount, OutputFormat, PythonRuntime,
     ScriptLanguage, WorkerSettings,
 };
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -101,6 +102,8 @@ pub struct JobSpec {
     pub fetched: FetchedScript,
     /// For registered datasets and models that the job names without a version: the latest version of each.
     pub latest: Vec<Latest>,
+    /// How the job file names its inputs, side inputs and models: their keys, and a text that differs if they change.
+    pub named_data: BTreeMap<String, String>,
     /// What the user should know about how the job file was read, one line each.
     pub notices: Vec<String>,
     /// How settings of an Azure file were converted, if they mean the same here as in Azure, one line each.

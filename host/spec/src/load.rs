@@ -189,9 +189,10 @@ fn build(
     }
     let mut raw = raw::read(root, report)?;
     let latest = registered::resolve(&mut raw, registrations, report);
-    uploads::replace(&mut raw, uploaded, &mut location, report);
+    let named_data = uploads::named_data(&raw);
+    uploads::replace(&mut raw, (uploaded, &named_data), &mut location, report);
     let mut spec = check::check(&raw, dialect, (&location, machine), report);
-    spec.latest = latest;
+    (spec.latest, spec.named_data) = (latest, named_data);
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
     // Only if the policy allows the paths: another machine's user must not learn about others.

@@ -8,6 +8,7 @@ use super::policy::fixed_part;
 use super::raw::{RawInput, RawJob, RawModel, RawSideInput};
 use super::scope::Located;
 use crate::model::{Address, UploadedData, UploadedFolder, UploadedMeaning};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The job's folder in its store, as text.
@@ -19,11 +20,28 @@ struct JobFolder {
     is_address: bool,
 }
 
+/// How the job file names its inputs, side inputs and models.
+pub(super) fn named_data(raw: &RawJob) -> BTreeMap<String, String> {
+    let inputs = raw.inputs.iter().flat_map(|inputs| &inputs.value).map(|input| {
+        let paths: Vec<&str> = input.paths.iter().map(|path| path.value.as_str()).collect();
+        let template = input.partition_format.as_ref().map(|given| given.value.to_string());
+        (format!("inputs.{}", input.name.value), format!("{paths:?} {template:?}"))
+    });
+    let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
+    let sides = sides
+        .map(|side| (format!("side_inputs.{}", side.name.value), format!("{:?}", side.path.value)));
+    let models = raw.models.iter().flat_map(|models| &models.value).map(|model| {
+        let version = model.version.as_ref().map(|version| &version.value);
+        (format!("models.{}", model.name.value), format!("{:?} {version:?}", model.path.value))
+    });
+    inputs.chain(sides).chain(models).collect()
+}
+
 /// Replaces the paths of all data that was uploaded. So the folders are always those of the job itself: `uploads` names no
-/// other place.
+/// other place. On the submitter's machine, refuses data that the job file names in another way than before.
 pub(super) fn replace(
     raw: &mut RawJob,
-    uploads: &[UploadedData],
+    (uploads, named): (&[UploadedData], &BTreeMap<String, String>),
     location: &mut JobFileLocation,
     report: &ErrorReport,
 ) {
@@ -36,6 +54,13 @@ pub(super) fn replace(
     };
     location.policy = location.policy.for_job(Some(&folder.store), &folder.name);
     for data in uploads {
+        let is_same = location.files.are_given()
+            || named.get(&data.key).is_none_or(|named| *named == data.named);
+        if !is_same {
+            let message = "has changed since the data was uploaded: start the job again with --upload --overwrite";
+            report.error(&SettingOrigin::File, &data.key, message);
+            continue;
+        }
         let is_plausible =
             !data.folders.is_empty() && data.folders.iter().all(UploadedFolder::is_plausible);
         if !is_plausible || replace_one(raw, data, &folder).is_none() {

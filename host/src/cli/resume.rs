@@ -61,6 +61,9 @@ struct JobToResume {
     _fetched: Option<FetchedJob>,
 }
 
+/// The advice if a job that was started with a broker cannot be used.
+const NO_BROKER: &str = "\nthe job was started with a broker; to use one, add --broker URL";
+
 /// Resumes a job that was interrupted, failed or was cancelled.
 pub(super) fn resume(
     arguments: &ResumeArguments,
@@ -104,7 +107,7 @@ impl ResumeArguments {
         let Some(state) = JobState::read(&JobDir::new(&dir)).map_err(Problem::usage)? else {
             return refused(ClaimError::NoJob(dir));
         };
-        let Some(JobFile { path, overrides, latest, uploads, .. }) = state.job_file else {
+        let Some(JobFile { path, overrides, latest, uploads, source }) = state.job_file else {
             return refused(ClaimError::NoJobFile { dir, name: state.name });
         };
         let mut job_file = JobFile::new(&path, &self.sets(overrides));
@@ -113,7 +116,7 @@ impl ResumeArguments {
         let context = LoadContext { policy: &policy, registrations, machine, uploads: &uploads };
         let spec = spec::load(&job_file.path, &job_file.overrides, context)
             .map_err(|errors| Problem::each_line(&errors.to_string()))?;
-        job_file.uploads = uploads;
+        (job_file.uploads, job_file.source) = (uploads, source);
         Ok(JobToResume { spec, policy, job_file, dir, _fetched: None })
     }
 
@@ -132,11 +135,17 @@ impl ResumeArguments {
         let resumed = resume_stored::fetch((view, store), &options.node())?;
         let ResumedFromStore { name, job_file: recorded, fetched } = resumed;
         let mut job_file = JobFile::new(&recorded.path, &self.sets(recorded.overrides));
+        job_file.source = recorded.source;
         let given = &fetched.given;
         let context =
             LoadContext { policy: &policy, registrations: &NoRegistry, machine, uploads: &[] };
-        let spec = spec::load_given(&job_file.path, given, &job_file.overrides, context)
-            .map_err(|errors| Problem::each_line(&with_advice(&errors, &policy)))?;
+        let spec = spec::load_given(&job_file.path, given, &job_file.overrides, context).map_err(
+            |errors| {
+                let advice = if machine.has_broker { "" } else { NO_BROKER };
+                Problem::each_line(&format!("{}{advice}", with_advice(&errors, &policy)))
+            },
+        )?;
+        resume_stored::check_place(&spec, store)?;
         job_file.uploads.clone_from(&given.text.uploads);
         let here = std::env::current_dir().map_err(Problem::usage)?;
         let dir = here.join(config.jobs_root()).join(name);

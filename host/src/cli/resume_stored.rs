@@ -8,6 +8,7 @@ use crate::engine::{JobFile, JobState, StoredView};
 use crate::model::{Address, shell_word};
 use crate::node::NodeOptions;
 use crate::nodes::FetchedJob;
+use crate::spec::{JobSpec, JobStorePlace};
 use anyhow::anyhow;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,34 @@ pub(super) fn fetch(
     let fetched = FetchedJob::to_lead(&name, &source, options, work_dir.as_deref());
     let fetched = fetched.map_err(Problem::usage)?;
     Ok(ResumedFromStore { name, job_file, fetched })
+}
+
+/// Checks that the job's own job store is the one in which it was found. Otherwise it would begin anew in the other one.
+///
+/// # Errors
+/// If it is another one.
+pub(super) fn check_place(spec: &JobSpec, store: &Path) -> Result<(), Problem> {
+    let (name, place) = (&spec.name, spec.job_store.as_ref());
+    let is_same = match place {
+        Some(JobStorePlace::Folder(folder)) => {
+            let real = folder.canonicalize();
+            real.is_ok_and(|real| store.canonicalize().is_ok_and(|store| store == real))
+        }
+        Some(JobStorePlace::Address(address)) => {
+            let ends = |text: &str| text.trim_end_matches('/').to_owned();
+            ends(&address.to_string()) == ends(&store.to_string_lossy())
+        }
+        None => false,
+    };
+    if is_same {
+        return Ok(());
+    }
+    let place = place.map_or_else(|| "no job store".to_owned(), ToString::to_string);
+    Err(Problem::usage(anyhow!(
+        "job {name} was found in {}, but its job file names {place}: mount or link the job store there, as on the other \
+         machines, or name it in the same way",
+        store.display()
+    )))
 }
 
 /// The job store as all machines could name it.

@@ -26,6 +26,9 @@ pub struct QueuePolicy {
     pub time: Duration,
     /// The most mini-batches in a queue.
     pub most: u32,
+    /// The queue may have more mini-batches than these, up to as many as the worker can do in this time, but not more than
+    /// [`MOST_RESERVE`](Self::MOST_RESERVE).
+    pub reserve: Duration,
     /// How long the leader (or the node, if it is on another machine) pauses while all workers have enough work. After
     /// a pause, it handles many messages together.
     pub pause: Duration,
@@ -33,13 +36,36 @@ pub struct QueuePolicy {
 
 impl QueuePolicy {
     /// If leader and node are on the same machine.
-    pub const SAME_MACHINE: Self =
-        Self { time: Duration::from_millis(8), most: 63, pause: Duration::from_millis(2) };
+    pub const SAME_MACHINE: Self = Self {
+        time: Duration::from_millis(8),
+        most: 63,
+        reserve: Duration::ZERO,
+        pause: Duration::from_millis(2),
+    };
 
-    /// If they are on different machines. The queue is a reserve: it lasts until another leader grants, if this one is
-    /// lost. Near the end of a job, the leader lets queues be shorter.
-    pub const OTHER_MACHINE: Self =
-        Self { time: Duration::from_secs(6), most: 255, pause: Duration::from_millis(8) };
+    /// If they are on different machines. An answer of the leader takes longer, because the node first syncs a shared
+    /// file system, which may take 100 ms. The reserve lasts until another leader grants, if this one is lost. Near the end
+    /// of a job, the leader lets queues be shorter.
+    pub const OTHER_MACHINE: Self = Self {
+        time: Duration::from_millis(200),
+        most: 255,
+        reserve: Duration::from_secs(6),
+        pause: Duration::from_millis(8),
+    };
+
+    /// The most mini-batches in a reserve. If the next ones take much longer than those before, other workers cannot take
+    /// them.
+    pub const MOST_RESERVE: u32 = 64;
+
+    /// How many mini-batches a queue should have if each takes this long.
+    pub fn target(&self, pace: Duration) -> usize {
+        let lasting = |time: Duration, most: u32| {
+            let count = time.as_nanos() / pace.as_nanos().max(1);
+            usize::try_from(count).unwrap_or(usize::MAX).min(most as usize)
+        };
+        let reserve = lasting(self.reserve, Self::MOST_RESERVE);
+        lasting(self.time, self.most).max(reserve).max(1)
+    }
 }
 
 impl NodePolicy {

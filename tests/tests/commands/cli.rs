@@ -116,6 +116,9 @@ fn version_and_help() {
                                        --set gpus=N
           --limit <N>                  Takes only the first N items of each input (rows of a table, or
                                        files), for a first try
+          --allow-mixed                With a broker: machines may compute models with other libraries,
+                                       versions or devices than each other; the same as --set
+                                       allow_mixed_backends=true
           --sample <PERCENT>           Runs only this share of the mini-batches, such as 1%, for a first
                                        try; the same as --set sample=PERCENT
           --overwrite                  Starts anew if the job was run before; its results are removed

@@ -129,8 +129,7 @@ impl LiveWorker {
         let took = took.min(Duration::from_secs(3600));
         let pace = self.pace.map_or(took, |pace| took.max((3 * pace + took) / 4));
         self.pace = Some(pace);
-        let count = policy.time.as_nanos() / pace.as_nanos().max(1);
-        self.pace_target = (count as usize).clamp(1, policy.most as usize);
+        self.pace_target = policy.target(pace);
     }
 
     /// Forgets the pace.

@@ -47,7 +47,8 @@ pub fn upload_data(
             folders.push(upload(spec, (place, options), (&data.key, folder), say)?);
         }
         let partition_format = data.partition_format;
-        uploaded.push(UploadedData { key: data.key, folders, partition_format });
+        let named = spec.named_data.get(&data.key).cloned().unwrap_or_default();
+        uploaded.push(UploadedData { key: data.key, folders, named, partition_format });
     }
     Ok(uploaded)
 }

@@ -54,10 +54,12 @@ fn objects_must_be_below_their_store_roots() {
 #[test]
 fn uploaded_data_of_the_job_is_allowed() {
     let fixture = PolicyFixture::new();
-    let policy = fixture.policy("store_roots:\n  job_stores: [s3://box/jobs/]\n").unwrap();
+    let policy = fixture
+        .policy("store_roots:\n  job_stores: [s3://box/jobs/]\n  outputs: [s3://box/out/]\n")
+        .unwrap();
     let digest = "0f".repeat(32);
     let errors = |input: &str| {
-        let lines = "job_store: s3://box/jobs/\nnode_count: 1\n";
+        let lines = "output: s3://box/out/x/\njob_store: s3://box/jobs/\n";
         errors(&fixture, &policy, &format!("inputs: {{a: '{input}'}}\n{lines}"))
     };
     for allowed in ["", "/**", "/a.csv"] {

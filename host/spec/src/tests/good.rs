@@ -72,6 +72,7 @@ fn least() -> JobSpec {
         job_store: None,
         parent: None,
         latest: Vec::new(),
+        named_data: Default::default(),
         notices: Vec::new(),
         conversions: Vec::new(),
     }

@@ -104,6 +104,7 @@ fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
     // Two texts may describe the same job.
     spec.job_file_sha256.clear();
     spec.text = JobText::default();
+    spec.named_data.clear();
     spec.entry_script = shorten(&spec.entry_script);
     spec.source_directory = spec.source_directory.map(|path| shorten(&path));
     spec.output = spec.output.map(|path| shorten(&path));

@@ -257,36 +257,37 @@ fn every_key_says_what_it_expects() {
     job.yaml:19: process_count_per_node: found nothing; expected a whole number of workers from 1 to 1000 (e.g. 4), or leave the key out
     job.yaml:20: gpus: found nothing; expected a whole number of GPUs from 0 to 1000 (e.g. 2), or leave the key out
     job.yaml:21: node_count: found nothing; expected a whole number of machines from 1 to 1000 (e.g. 4), or leave the key out
-    job.yaml:22: output_action: found nothing; expected append_row or summary_only, or leave the key out
-    job.yaml:23: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
-    job.yaml:24: output_format: found nothing; expected text, csv, jsonl, parquet or arrow, or a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
-    job.yaml:25: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
-    job.yaml:26: output_layout: found nothing; expected file or parts, or leave the key out
-    job.yaml:27: sample: found nothing; expected a number above 0 and up to 100, in percent (e.g. 1), or leave the key out
-    job.yaml:28: ordered: found nothing; expected true or false, or leave the key out
-    job.yaml:29: join: found nothing; expected input, or a list of columns of the input (e.g. [id]), or leave the key out
-    job.yaml:30: output_files: found nothing; expected error, append or overwrite, or leave the key out
-    job.yaml:31: allow_reuse: found nothing; expected true or false, or leave the key out
-    job.yaml:32: error_threshold: found nothing; expected a whole number of items from 0 up, or -1 to ignore all failures, or leave the key out
-    job.yaml:33: allowed_failed_count: found nothing; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures, or leave the key out
-    job.yaml:34: allowed_failed_percent: found nothing; expected a number from 0 to 100, or leave the key out
-    job.yaml:35: strict_cardinality: found nothing; expected true or false, or leave the key out
-    job.yaml:36: run_max_try: found nothing; expected a whole number of attempts of at least 1 (e.g. 3), or leave the key out
-    job.yaml:37: run_invocation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 60), or leave the key out
-    job.yaml:38: task_overhead_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:39: progress_update_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:40: first_task_creation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
-    job.yaml:41: logging_level: found nothing; expected WARNING, INFO or DEBUG, or leave the key out
-    job.yaml:42: resource_monitor_interval: found nothing; expected seconds from 0 (never) to 2147483647 (e.g. 600), or leave the key out
-    job.yaml:43: profiling_module: found nothing; expected cProfile, profile or guest, or leave the key out
-    job.yaml:44: parent: found nothing; expected a path to a folder, or leave the key out
-    job.yaml:45: copy_logs_to_parent: found nothing; expected true or false, or leave the key out
-    job.yaml:46: push_metrics_to_parent: found nothing; expected true or false, or leave the key out
-    job.yaml:47: metrics_name_prefix: found nothing; expected a text, or leave the key out
-    job.yaml:48: limits: found nothing; expected a map with memory, stack, fuel and others, or leave the key out
-    job.yaml:49: os_sandbox: found nothing; expected required, best-effort or off, or leave the key out
-    job.yaml:50: deterministic: found nothing; expected true or false, or leave the key out
-    job.yaml:51: schema_inference: found nothing; expected first or full, or leave the key out
-    job.yaml:52: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
+    job.yaml:22: allow_mixed_backends: found nothing; expected true or false, or leave the key out
+    job.yaml:23: output_action: found nothing; expected append_row or summary_only, or leave the key out
+    job.yaml:24: append_row_file_name: found nothing; expected a file name (e.g. digits.txt), or leave the key out
+    job.yaml:25: output_format: found nothing; expected text, csv, jsonl, parquet or arrow, or a map with type, compression, delimiter, header, quoting or null_value, or leave the key out
+    job.yaml:26: append_row_dataframe_header: found nothing; expected true or false, or leave the key out
+    job.yaml:27: output_layout: found nothing; expected file or parts, or leave the key out
+    job.yaml:28: sample: found nothing; expected a number above 0 and up to 100, in percent (e.g. 1), or leave the key out
+    job.yaml:29: ordered: found nothing; expected true or false, or leave the key out
+    job.yaml:30: join: found nothing; expected input, or a list of columns of the input (e.g. [id]), or leave the key out
+    job.yaml:31: output_files: found nothing; expected error, append or overwrite, or leave the key out
+    job.yaml:32: allow_reuse: found nothing; expected true or false, or leave the key out
+    job.yaml:33: error_threshold: found nothing; expected a whole number of items from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:34: allowed_failed_count: found nothing; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures, or leave the key out
+    job.yaml:35: allowed_failed_percent: found nothing; expected a number from 0 to 100, or leave the key out
+    job.yaml:36: strict_cardinality: found nothing; expected true or false, or leave the key out
+    job.yaml:37: run_max_try: found nothing; expected a whole number of attempts of at least 1 (e.g. 3), or leave the key out
+    job.yaml:38: run_invocation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 60), or leave the key out
+    job.yaml:39: task_overhead_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:40: progress_update_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:41: first_task_creation_timeout: found nothing; expected seconds, more than 0 and at most 259200 (e.g. 600), or leave the key out
+    job.yaml:42: logging_level: found nothing; expected WARNING, INFO or DEBUG, or leave the key out
+    job.yaml:43: resource_monitor_interval: found nothing; expected seconds from 0 (never) to 2147483647 (e.g. 600), or leave the key out
+    job.yaml:44: profiling_module: found nothing; expected cProfile, profile or guest, or leave the key out
+    job.yaml:45: parent: found nothing; expected a path to a folder, or leave the key out
+    job.yaml:46: copy_logs_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:47: push_metrics_to_parent: found nothing; expected true or false, or leave the key out
+    job.yaml:48: metrics_name_prefix: found nothing; expected a text, or leave the key out
+    job.yaml:49: limits: found nothing; expected a map with memory, stack, fuel and others, or leave the key out
+    job.yaml:50: os_sandbox: found nothing; expected required, best-effort or off, or leave the key out
+    job.yaml:51: deterministic: found nothing; expected true or false, or leave the key out
+    job.yaml:52: schema_inference: found nothing; expected first or full, or leave the key out
+    job.yaml:53: rank_mini_batch_count: found nothing; expected a whole number (e.g. 8), or leave the key out
     ");
 }

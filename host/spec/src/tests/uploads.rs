@@ -17,7 +17,14 @@ fn data(key: &str, means: &[UploadedMeaning]) -> UploadedData {
         means: means.clone(),
     };
     let folders = means.iter().map(folder).collect();
-    UploadedData { key: key.to_owned(), folders, partition_format: None }
+    let named = match key {
+        "inputs.images" => r#"["data", "data/*.png"] None"#,
+        "side_inputs.word" => r#""weights/digits.bin""#,
+        "side_inputs.words" => r#""weights""#,
+        _ => r#""digits.onnx" None"#,
+    };
+    let named = named.to_owned();
+    UploadedData { key: key.to_owned(), folders, named, partition_format: None }
 }
 
 fn all() -> Vec<UploadedData> {
@@ -137,4 +144,25 @@ fn a_machine_without_the_data_says_what_to_do() {
     let spec = JobSpec { text: JobText { text: LEAST.to_owned(), ..spec.text }, ..spec };
     let errors = elsewhere(&fixture, &spec).unwrap_err();
     assert_eq!(errors, format!("job.yaml:2: inputs.images.path: [dir]/data {advice}"));
+}
+
+/// The submitter resumes a job after its file has got another input. The uploaded one must not be used.
+#[test]
+fn data_that_is_named_in_another_way_is_not_that_which_was_uploaded() {
+    let fixture = SpecFixture::new();
+    let named = |key: &str, named: &str| UploadedData {
+        named: named.to_owned(),
+        ..data(key, &[UploadedMeaning::Folder])
+    };
+    for (key, other) in [
+        ("inputs.images", r#"["data2"] None"#),
+        ("side_inputs.words", r#""weights2""#),
+        ("models.digits", r#""digits.onnx" Some(2)"#),
+    ] {
+        let error = loaded(&fixture, "job_store: jobs\n", &[named(key, other)]).unwrap_err();
+        let expected = format!(
+            "{key}: has changed since the data was uploaded: start the job again with --upload --overwrite"
+        );
+        assert!(error.contains(&expected), "{error}");
+    }
 }

@@ -118,7 +118,8 @@ pub(super) async fn upload_folder(
     let mut files = files_in(request)?;
     if let Some(mut go_on) = go_on {
         for files in files.chunks_mut(PARALLEL_HEADS) {
-            note_replaced(&store, files).await;
+            let noted = note_replaced(&store, files).await;
+            noted.map_err(|(file, error)| file.explain(UploadFailure::Store(error), request))?;
             report(FromFetcher::Progress(Fetched::default()))?;
         }
         report(FromFetcher::Noted)?;
@@ -158,18 +159,26 @@ fn files_in(request: &FetchRequest) -> Result<Vec<FileToSend>, FetchError> {
     Ok(files)
 }
 
-/// Notes which objects are there. If the store does not say so, any may be replaced: there are users who may only write.
-async fn note_replaced(store: &Arc<OpenStore>, files: &mut [FileToSend]) {
+/// Notes which objects are there. Any may be replaced if the user may only write.
+async fn note_replaced(
+    store: &Arc<OpenStore>,
+    files: &mut [FileToSend],
+) -> Result<(), (FileToSend, Error)> {
     let mut heads = JoinSet::new();
     for (index, file) in files.iter().enumerate() {
         let (store, key) = (Arc::clone(store), file.key.clone());
         heads.spawn(async move { (index, find(&store, &key).await) });
     }
     for (index, head) in heads.join_all().await {
-        if let (Some(file), Ok(found)) = (files.get_mut(index), head) {
-            file.replaces = found.map_or(Replaces::None, |found| Replaces::Version(version(found)));
-        }
+        let Some(file) = files.get_mut(index) else { continue };
+        file.replaces = match head {
+            Ok(None) => Replaces::None,
+            Ok(Some(found)) => Replaces::Version(version(found)),
+            Err(Error::PermissionDenied { .. } | Error::Unauthenticated { .. }) => Replaces::Any,
+            Err(error) => return Err((file.clone(), error)),
+        };
     }
+    Ok(())
 }
 
 /// Looks whether there is an object.

@@ -101,6 +101,12 @@ impl JobMachine {
         self.emit(EventKind::AttemptStarted { worker: worker.to_string(), id, attempt });
     }
 
+    /// Whether attempts at this mini-batch wait until it is planned.
+    #[cfg(test)]
+    pub(in crate::machine) fn awaits_plan_of(&self, id: MiniBatchId) -> bool {
+        self.unplanned.get(&id).is_some_and(|attempts| !attempts.is_empty())
+    }
+
     /// Takes over attempts at a mini-batch that was just planned.
     pub(super) fn take_over_planned(&mut self, id: MiniBatchId) {
         for unplanned in self.unplanned.remove(&id).into_iter().flatten() {

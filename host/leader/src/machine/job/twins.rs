@@ -41,8 +41,11 @@ impl JobMachine {
         let Some(median) = self.usual_time() else { return };
         let limit = median.saturating_mul(RetryPolicy::TWIN_FACTOR).max(RetryPolicy::TWIN_MIN_TIME);
         let slow = self.granted.iter().filter_map(|(id, granted)| {
-            let since = granted.without_twin()?.since;
-            (self.now.saturating_sub(since) >= limit).then_some((since, *id))
+            let GrantedAttempt { since, runs_on, .. } = *granted.without_twin()?;
+            // It may wait in a queue.
+            let waits = runs_on.map_or(self.policy.queues().reserve, |_| Duration::ZERO);
+            let is_slow = self.now.saturating_sub(since) >= limit.saturating_add(waits);
+            is_slow.then_some((since, *id))
         });
         let mut slow: Vec<(Duration, MiniBatchId)> = slow.collect();
         slow.sort_unstable();

@@ -58,7 +58,7 @@ pub(super) struct Cluster {
     pub(super) dice: SimulationRandom,
     pub(super) policy: RetryPolicy,
     pub(super) now: Duration,
-    job: JobMachine,
+    pub(super) job: JobMachine,
     pub(super) nodes: BTreeMap<NodeId, SimulatedNode>,
     next_node: u32,
     max_nodes: usize,

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 impl Cluster {
     /// Checks which live workers have which mini-batch: one worker, or two on different nodes, which are in the same
-    /// try. No live worker has a mini-batch that has ended.
+    /// try. No live worker has a mini-batch that has ended. Attempts that wait until their mini-batch is planned may be in
+    /// different tries: an order of an earlier leader to end one of them is lost with that leader.
     pub(super) fn check_held(&self) {
         let mut held: BTreeMap<MiniBatchId, Vec<(NodeId, u32)>> = BTreeMap::new();
         // A leader knows nothing of attempts that it has not been offered.
@@ -23,6 +24,7 @@ impl Cluster {
             assert!(!self.has_ended(id), "{id} has ended and runs again: {self:#?}");
             let is_allowed = match attempts[..] {
                 [_] => true,
+                _ if self.job.awaits_plan_of(id) => true,
                 [(node, attempt), (other_node, other_attempt)] => {
                     node != other_node && attempt == other_attempt
                 }

@@ -67,6 +67,9 @@ pub(super) struct SimulatedNode {
     /// The attempts that the node has returned to the leader. A worker that still has them is killed before it begins
     /// them.
     returned: BTreeSet<(MiniBatchId, u32)>,
+    /// Attempts that the node has returned, or that were cancelled, and that it got again for another worker. The worker here
+    /// is killed before it begins them.
+    stale: BTreeSet<(WorkerId, MiniBatchId, u32)>,
     /// The successes on this node. The node does not know which of them are committed.
     results: Vec<(WorkerId, Box<AttemptReport>)>,
     /// Whether the node leaves as soon as its workers have ended.
@@ -85,6 +88,7 @@ impl SimulatedNode {
             workers: BTreeMap::new(),
             cancelled: BTreeSet::new(),
             returned: BTreeSet::new(),
+            stale: BTreeSet::new(),
             results: Vec::new(),
             is_draining: false,
             is_full: false,
@@ -136,14 +140,18 @@ impl SimulatedNode {
         self.machine.standing().is_ending && self.workers.is_empty()
     }
 
-    fn live_workers(&self) -> impl Iterator<Item = &ClusterWorker> {
-        self.workers.values().filter(|worker| !worker.is_killed)
+    fn live_workers(&self) -> impl Iterator<Item = (WorkerId, &ClusterWorker)> {
+        let workers = self.workers.iter().filter(|(_, worker)| !worker.is_killed);
+        workers.map(|(id, worker)| (*id, worker))
     }
 
     /// The attempts of live workers that are neither cancelled nor returned.
     pub(super) fn attempts(&self) -> impl Iterator<Item = (MiniBatchId, u32)> {
-        let held = self.live_workers().flat_map(|worker| &worker.inbox).map(name_of);
-        held.filter(|(id, attempt)| {
+        let held = self.live_workers().flat_map(move |(by, worker)| {
+            let names = worker.inbox.iter().map(name_of);
+            names.filter(move |(id, attempt)| !self.stale.contains(&(by, *id, *attempt)))
+        });
+        held.filter(move |(id, attempt)| {
             let (id, attempt) = (*id, *attempt);
             let is_ordered = self.orders.contains(&Order::Cancel { id, attempt });
             let is_out = |set: &BTreeSet<_>| set.contains(&(id, attempt));
@@ -153,9 +161,12 @@ impl SimulatedNode {
 
     /// Checks that no worker runs an attempt that the node knows to be cancelled, or that it has returned.
     pub(super) fn check_cancelled(&self) {
-        let first = self.live_workers().filter_map(|worker| worker.inbox.front());
-        for attempt in first.map(name_of) {
-            let is_out = self.cancelled.contains(&attempt) || self.returned.contains(&attempt);
+        let first =
+            self.live_workers().filter_map(|(by, worker)| Some((by, worker.inbox.front()?)));
+        for (by, attempt) in first.map(|(by, first)| (by, name_of(first))) {
+            let is_out = self.cancelled.contains(&attempt)
+                || self.returned.contains(&attempt)
+                || self.stale.contains(&(by, attempt.0, attempt.1));
             assert!(!is_out, "{attempt:?} must not run: {self:#?}");
         }
     }
@@ -209,6 +220,18 @@ impl SimulatedNode {
         spawned
     }
 
+    /// A worker gets an attempt that the node may have returned. Workers that still have it keep their copies until they are
+    /// killed.
+    fn get_again(&mut self, (id, attempt): (MiniBatchId, u32)) {
+        if self.returned.remove(&(id, attempt)) {
+            let has = |worker: &ClusterWorker| {
+                worker.inbox.iter().any(|held| name_of(held) == (id, attempt))
+            };
+            let old = self.workers.iter().filter(|(_, worker)| has(worker));
+            self.stale.extend(old.map(|(by, _)| (*by, id, attempt)));
+        }
+    }
+
     /// Applies an action to a running worker.
     fn act(&mut self, action: NodeAction) {
         let (NodeAction::Spawn(id, _)
@@ -218,11 +241,14 @@ impl SimulatedNode {
         | NodeAction::GoOn(id)
         | NodeAction::Shutdown(id)
         | NodeAction::Kill(id)) = &action;
+        if let NodeAction::Assign(_, assignment) | NodeAction::AssignFirst(_, assignment) = &action
+        {
+            self.get_again(name_of(assignment));
+        }
         let Some(worker) = self.workers.get_mut(id) else { return };
         match action {
             NodeAction::Assign(_, assignment) => {
                 assert!(!self.is_full, "an attempt begins although the disk is full");
-                self.returned.remove(&name_of(&assignment));
                 worker.inbox.push_back(assignment);
             }
             NodeAction::Withdraw(_, id, attempt) => {
@@ -234,7 +260,6 @@ impl SimulatedNode {
             NodeAction::AssignFirst(_, assignment) => {
                 assert!(assignment.objects.is_empty(), "a waiting worker waits for objects");
                 assert!(!self.is_full, "a retry begins although the disk is full");
-                self.returned.remove(&name_of(&assignment));
                 worker.inbox.push_front(assignment);
                 worker.awaits_decision = false;
             }

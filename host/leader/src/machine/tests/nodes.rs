@@ -426,6 +426,35 @@ fn only_attempts_of_the_known_plan_are_taken_over() {
     assert_eq!(declined.collect::<Vec<_>>(), [2]);
 }
 
+/// Two nodes offer different tries of a mini-batch that is not planned yet. Once it is planned, the earlier try is ended.
+#[test]
+fn of_two_tries_that_wait_for_the_plan_the_later_is_kept() {
+    for tries in [[1, 2], [2, 1]] {
+        let mut job =
+            JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, Restored::default());
+        for (node, attempt) in [A, B].into_iter().zip(tries) {
+            send(&mut job, JobMessage::NodeJoined(node, WORKERS), 0);
+            let (id, age) = (MiniBatchId(0), Duration::ZERO);
+            let offer = ContinuedAttempt { id, attempt, runs_on: None, age };
+            let news = NodeNews::Continues(vec![offer]);
+            let outputs = send(&mut job, JobMessage::Node(node, news), 0);
+            assert!(!outputs.iter().any(is_cancel), "{outputs:?}");
+        }
+        let outputs = send(&mut job, JobMessage::Planned(batches(1)), 1);
+        let earlier = if tries == [1, 2] { A } else { B };
+        let cancelled: Vec<_> = outputs.into_iter().filter(is_cancel).collect();
+        let cancel = Order::Cancel { id: MiniBatchId(0), attempt: 1 };
+        assert!(
+            matches!(&cancelled[..], [JobOutput::Order(node, order)] if *node == earlier && *order == cancel),
+            "{cancelled:?}"
+        );
+    }
+}
+
+fn is_cancel(output: &JobOutput) -> bool {
+    matches!(output, JobOutput::Order(_, Order::Cancel { .. }))
+}
+
 /// The leader's grants arrive when the worker has already finished what it had. It gets them all the same.
 #[test]
 fn an_offer_holds_until_the_grants_arrive() {
