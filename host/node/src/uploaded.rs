@@ -80,6 +80,7 @@ mod tests {
         let data = UploadedData {
             key: "inputs.x".to_owned(),
             folders: vec![folder],
+            named: String::new(),
             partition_format: None,
         };
         let said = || {

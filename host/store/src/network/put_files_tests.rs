@@ -222,7 +222,7 @@ fn objects_of_another_upload_stay() {
     let place = Place::new();
     let large = vec![7; usize::try_from(PART_BYTES).unwrap() + 1];
     let files = [place.file("a", b"small"), place.file("b", &large)];
-    let rival = [("in/a".to_owned(), b"small".to_vec()), ("in/b".to_owned(), large.clone())];
+    let rival = [("in/a".to_owned(), b"small".to_vec()), ("in/b".to_owned(), large)];
     place.objects.lock().unwrap().rival = rival.into();
     place.put(&files).unwrap();
     assert_eq!(place.requests("PUT /box/in/a ").len(), 1, "it is refused");
