@@ -91,11 +91,10 @@ pub(crate) fn upload_data(
     options: &Options,
     say: &mut dyn FnMut(&str),
 ) -> Result<Vec<UploadedData>, PrepareError> {
-    let job_dir = &options.job_dir;
-    let options = options.node();
+    let of_node = options.node();
     // Checks that the store is there.
-    job_objects(spec, place, &options)?;
-    node::upload_data(spec, (place, job_dir), &options, say).map_err(PrepareError::Node)
+    job_objects(spec, place, &of_node)?;
+    node::upload_data(spec, (place, &options.job_dir), &of_node, say).map_err(PrepareError::Node)
 }
 
 /// The objects of a job in its store.
