@@ -105,10 +105,10 @@ pub(super) fn next_file(
     Ok(file)
 }
 
-/// Sends `count` mini-batches without data.
+/// Sends `count` mini-batches without data, but for those that an earlier planner has sent.
 pub(super) fn plan_void(count: u64, writer: &mut PlanWriter<'_>) -> Result<(), PlanError> {
     writer.send(FromPlanner::Tables(Vec::new()))?;
-    for _ in 0..count {
+    for _ in writer.skip_void()?..count {
         writer.add(0, MiniBatchWork::Void, MiniBatchDigest::new())?;
     }
     Ok(())

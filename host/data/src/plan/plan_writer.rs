@@ -119,6 +119,19 @@ impl<'a> PlanWriter<'a> {
         Ok(turn)
     }
 
+    /// Passes the mini-batches without data that an earlier planner has sent. Returns how many there are.
+    ///
+    /// # Errors
+    /// If the plan cannot continue from its position.
+    pub(super) fn skip_void(&mut self) -> Result<u64, PlanError> {
+        let was_before = self.course.is_before_target();
+        let planned = self.course.skip_void()?;
+        if was_before && !self.course.is_before_target() {
+            self.send(FromPlanner::Continues)?;
+        }
+        Ok(planned)
+    }
+
     /// The next mini-batch ends at this place of its file.
     pub(super) fn reach(&mut self, place: PlanPlace) {
         self.course.reach(place);

@@ -124,6 +124,16 @@ impl PlanCourse {
         })
     }
 
+    /// Goes to the place from which a plan without files continues. Returns how many mini-batches are before it.
+    pub(super) fn skip_void(&mut self) -> Result<u64, PlanError> {
+        let Some(target) = &self.target else { return Ok(0) };
+        let planned = target.mini_batches;
+        if target.place != PlanPlace::PlanEnd {
+            self.check_target()?;
+        }
+        Ok(planned)
+    }
+
     /// Whether an earlier planner has sent some groups, or all, of the input with these sources, and none of a later
     /// input.
     pub(super) fn stopped_in(&self, sources: &Range<u32>) -> bool {
@@ -263,7 +273,7 @@ fn can_continue(request: &PlanRequest) -> bool {
             let is_stored = !is_grouped || request.stores_spill;
             is_stored && !full_inference && inputs.iter().all(is_known)
         }
-        CutOptions::Void { .. } => false,
+        CutOptions::Void { .. } => true,
     };
     kind_fits
         && request.retried_files.is_empty()

@@ -147,6 +147,11 @@ fn a_plan_of_files_continues_from_each_position() {
 }
 
 #[test]
+fn a_plan_without_data_continues_from_each_position() {
+    assert!(check_each_position(&request(Vec::new(), CutOptions::Void { count: 3000 })) > 2);
+}
+
+#[test]
 fn a_plan_of_parquet_files_continues_from_each_position() {
     let tree = TreeFixture::new(&[]);
     let folder = tree.root().join("a");
