@@ -44,6 +44,10 @@ mod armed {
         /// Whether to simulate a power loss.
         cut: bool,
         /// Whether to stop the process instead of killing it.
+        #[cfg_attr(
+            not(debug_assertions),
+            expect(dead_code, reason = "a unit test cannot stop its process")
+        )]
         stop: bool,
     }
 
