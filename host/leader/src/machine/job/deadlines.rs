@@ -58,10 +58,11 @@ impl JobMachine {
     }
 
     /// When the job fails for lack of progress. While a job winds down, this applies only to the writing of
-    /// results. A job that waits for its nodes, or until their disks have room, makes no progress, and does not fail for
-    /// it. Neither does one whose mini-batches wait for a node that can fetch their objects.
+    /// results. A job that waits for its nodes, or until the disks have room of those on which `init` does not keep failing, makes no
+    /// progress, and does not fail for it. Neither does one whose mini-batches wait for a node that can fetch their objects.
     fn progress_deadline(&self) -> Option<Duration> {
-        let has_node = self.nodes.values().any(JobNode::can_make_progress);
+        let is_useful = |node: &JobNode| node.can_make_progress() && !self.is_hopeless(node);
+        let has_node = self.nodes.values().any(is_useful);
         let waits_for_node = !has_node || self.hopeless_since.is_some();
         let can_work = self.ending.is_none() && !waits_for_node;
         let watched = can_work || !self.committing.is_empty();

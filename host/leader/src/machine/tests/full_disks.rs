@@ -89,3 +89,12 @@ fn a_job_waits_for_room() {
     assert_eq!(granted(&send(&mut job, news, 100)), [(A, 0, 1)]);
     assert_eq!(job.next_deadline(), Some(secs(125)));
 }
+
+/// One node is full, and `init` keeps failing on the other one: the job waits for room, or for another node.
+#[test]
+fn a_job_waits_for_room_although_another_node_is_useless() {
+    let mut job = on_two_nodes(RetryPolicy { progress_timeout: secs(25), ..policy() }, 2);
+    report_state(&mut job, A, full(idle(0)));
+    report_state(&mut job, B, WorkersStanding { init_failures: 100, ..WorkersStanding::default() });
+    assert!(!send(&mut job, JobMessage::Tick, 100).iter().any(is_end));
+}
