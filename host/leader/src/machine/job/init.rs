@@ -34,8 +34,10 @@ impl JobMachine {
         node.standing.init_failures >= NodePolicy::init_failures_allowed(node.workers)
     }
 
+    /// Whether `init` keeps failing on all nodes. Those that end their workers start none again.
     fn is_init_hopeless(&self) -> bool {
-        !self.nodes.is_empty() && self.nodes.values().all(|node| self.is_hopeless(node))
+        let mut open = self.nodes.values().filter(|node| !node.standing.is_ending).peekable();
+        open.peek().is_some() && open.all(|node| self.is_hopeless(node))
     }
 
     /// The number of consecutive failures of `init`, summed over all nodes that ever joined.
