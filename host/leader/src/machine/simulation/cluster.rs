@@ -390,7 +390,7 @@ impl Cluster {
                     }
                     self.counts.cancelled += u32::from(matches!(order, Order::Cancel { .. }));
                     let node = self.nodes.get_mut(&id).expect("a node that is not lost");
-                    node.check_order(&order);
+                    node.check_order(&order, self.policy.max_try);
                     node.orders.push_back(order);
                 }
             }

@@ -171,12 +171,14 @@ impl SimulatedNode {
         }
     }
 
-    /// Checks that an order grants no attempt that the node already has, or has had before it was cancelled.
-    pub(super) fn check_order(&self, order: &Order) {
+    /// Checks that an order grants no attempt that the node already has, or has had before it was cancelled. The last number
+    /// that a mini-batch may have is granted again, because there is no next one.
+    pub(super) fn check_order(&self, order: &Order, max_try: u32) {
         let held: BTreeSet<(MiniBatchId, u32)> =
             self.attempts().chain(self.orders.iter().flat_map(granted_by)).collect();
         for attempt in granted_by(order) {
-            let is_new = !held.contains(&attempt) && !self.cancelled.contains(&attempt);
+            let was_cancelled = self.cancelled.contains(&attempt) && attempt.1 < max_try;
+            let is_new = !held.contains(&attempt) && !was_cancelled;
             assert!(is_new, "{attempt:?} is granted twice to a node: {self:#?}");
         }
     }
@@ -223,7 +225,8 @@ impl SimulatedNode {
     /// A worker gets an attempt that the node may have returned. Workers that still have it keep their copies until they are
     /// killed.
     fn get_again(&mut self, (id, attempt): (MiniBatchId, u32)) {
-        if self.returned.remove(&(id, attempt)) {
+        let was_returned = self.returned.remove(&(id, attempt));
+        if self.cancelled.remove(&(id, attempt)) || was_returned {
             let has = |worker: &ClusterWorker| {
                 worker.inbox.iter().any(|held| name_of(held) == (id, attempt))
             };
