@@ -34,9 +34,10 @@ impl JobMachine {
         node.standing.init_failures >= NodePolicy::init_failures_allowed(node.workers)
     }
 
-    /// Whether `init` keeps failing on all nodes. Those that end their workers start none again.
+    /// Whether `init` keeps failing on all nodes. Those that have ended their workers start none again.
     fn is_init_hopeless(&self) -> bool {
-        let mut open = self.nodes.values().filter(|node| !node.standing.is_ending).peekable();
+        let has_ended = |node: &JobNode| node.standing.is_ending && node.is_empty();
+        let mut open = self.nodes.values().filter(|node| !has_ended(node)).peekable();
         open.peek().is_some() && open.all(|node| self.is_hopeless(node))
     }
 
