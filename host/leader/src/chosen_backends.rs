@@ -54,7 +54,8 @@ mod tests {
             ];
             pairs.map(|(name, value)| (name.to_owned(), value.to_string())).to_vec()
         };
-        let (one, two) = (settings("tract"), settings("libonnxruntime.so.1"));
+        let one = settings("tract");
+        let two = settings("libonnxruntime.so.1");
         let [left_one, left_two] = [&one, &two].map(|settings| without_chosen_backends(settings));
         assert_eq!(left_one[..3], left_two[..3]);
         assert_eq!(left_one[0].1, r#"{"backend":"auto","device":"cpu","file":"m.onnx"}"#);

@@ -7,7 +7,7 @@ use super::stored_rows::remove_stored_rows;
 use super::stored_spill::remove_stored_spill;
 use crate::journal::{Journal, JournalError};
 use crate::model::JobDir;
-use sandmill_commit_log::{JobLogs, LogStore, RunLog};
+use sandmill_commit_log::{JobLogs, LogStore, RunList, RunLog};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ impl RunToPublish {
         };
         let _presence = Presence::show(objects.clone(), &run);
         let found = Self { objects, job_dir, log, next, _presence };
-        found.check()?;
+        found.check_in(&runs)?;
         Ok(Some(found))
     }
 
@@ -52,6 +52,11 @@ impl RunToPublish {
     /// If one has, or if the store fails.
     pub fn check(&self) -> Result<(), ClaimError> {
         let runs = JobLogs::new(self.objects.clone()).runs_begun().map_err(JournalError::from)?;
+        self.check_in(&runs)
+    }
+
+    /// As [`check`](Self::check), with the list of runs that was just read.
+    fn check_in(&self, runs: &RunList) -> Result<(), ClaimError> {
         let is_last = runs.is_last(self.log.id());
         if is_last && !self.log.has(self.next).map_err(JournalError::from)? {
             return Ok(());

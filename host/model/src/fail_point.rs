@@ -58,7 +58,8 @@ mod armed {
             let name = words.next().unwrap_or_default().to_owned();
             let left = words.next().and_then(|count| count.parse().ok()).unwrap_or(1);
             let how = words.next();
-            let (cut, stop) = (how == Some("cut"), how == Some("stop"));
+            let cut = how == Some("cut");
+            let stop = how == Some("stop");
             Self { name, left: AtomicU64::new(left), cut, stop }
         }
 

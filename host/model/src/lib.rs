@@ -103,7 +103,7 @@ pub use table::{
     Column, ColumnType, CsvFormat, ParseColumnTypeError, TableFormat, TableInput, TableKind,
 };
 pub use text::{
-    count, counted, is_plain, is_terminal_control, on_one_line, os_error, printable,
+    count, counted, in_short, is_plain, is_terminal_control, on_one_line, os_error, printable,
     printable_json, shell_word, text_cell,
 };
 pub use uploaded::{

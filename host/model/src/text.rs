@@ -22,6 +22,11 @@ pub fn on_one_line(text: &str) -> Cow<'_, str> {
     escaped(text, is_terminal_control, |clean, c| clean.extend(c.escape_unicode()))
 }
 
+/// The beginning of a text from another machine, as [`on_one_line`] shows it: at most so many characters.
+pub fn in_short(text: &str, most: usize) -> String {
+    on_one_line(text).chars().take(most).collect()
+}
+
 /// A path, quoted for a command line if necessary.
 pub fn shell_word(path: &str) -> String {
     let needs_no_quotes = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);

@@ -192,7 +192,8 @@ fn build(
     let named_data = uploads::named_data(&raw);
     uploads::replace(&mut raw, (uploaded, &named_data), &mut location, report);
     let mut spec = check::check(&raw, dialect, (&location, machine), report);
-    (spec.latest, spec.named_data) = (latest, named_data);
+    spec.latest = latest;
+    spec.named_data = named_data;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
     // Only if the policy allows the paths: another machine's user must not learn about others.

@@ -6,7 +6,7 @@ use crate::bus::{
     BUS_PROTOCOL, Broker, BrokerRole, BrokerServer, BrokerTrial, Bus, BusError, LEAST_PAYLOAD,
     RoleTrial, RollCallAnswer, passes_on, try_broker,
 };
-use crate::model::{ByteSize, counted, on_one_line, printable};
+use crate::model::{ByteSize, counted, in_short, printable};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -162,15 +162,10 @@ impl From<RollCallAnswer> for DoctorAgent {
             machine, version, protocol, may_lead, jobs, max_jobs, no_room, ..
         } = answer;
         let fits = protocol == BUS_PROTOCOL && version == env!("CARGO_PKG_VERSION");
-        let [machine, version] = [machine, version].map(|text| in_short(&text));
-        let no_room = no_room.map(|why| in_short(&why));
+        let [machine, version] = [machine, version].map(|text| in_short(&text, MAX_TEXT));
+        let no_room = no_room.map(|why| in_short(&why, MAX_TEXT));
         Self { machine, version, fits, may_lead, jobs, max_jobs, no_room }
     }
-}
-
-/// What another machine says, on one line.
-fn in_short(text: &str) -> String {
-    on_one_line(text).chars().take(MAX_TEXT).collect()
 }
 
 /// The text of the error says what to do.
@@ -192,7 +187,8 @@ fn server_check(shown: &str, server: &BrokerServer) -> DoctorCheck {
 /// `shown`: the server with the lowest limit.
 fn payload_check(shown: &str, most: usize) -> DoctorCheck {
     let size = |bytes: usize| ByteSize(bytes as u64).rounded();
-    let (found, least) = (size(most), size(LEAST_PAYLOAD));
+    let found = size(most);
+    let least = size(LEAST_PAYLOAD);
     let checked = if most >= LEAST_PAYLOAD {
         Ok(format!("a message may have {found}; Sandmill needs {least}"))
     } else {

@@ -116,7 +116,8 @@ impl ResumeArguments {
         let context = LoadContext { policy: &policy, registrations, machine, uploads: &uploads };
         let spec = spec::load(&job_file.path, &job_file.overrides, context)
             .map_err(|errors| Problem::each_line(&errors.to_string()))?;
-        (job_file.uploads, job_file.source) = (uploads, source);
+        job_file.uploads = uploads;
+        job_file.source = source;
         Ok(JobToResume { spec, policy, job_file, dir, _fetched: None })
     }
 

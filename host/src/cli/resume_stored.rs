@@ -61,7 +61,8 @@ pub(super) fn fetch(
 /// # Errors
 /// If it is another one.
 pub(super) fn check_place(spec: &JobSpec, store: &Path) -> Result<(), Problem> {
-    let (name, place) = (&spec.name, spec.job_store.as_ref());
+    let name = &spec.name;
+    let place = spec.job_store.as_ref();
     let is_same = match place {
         Some(JobStorePlace::Folder(folder)) => {
             let real = folder.canonicalize();

@@ -101,11 +101,11 @@ impl JobArguments {
         let broker = self.broker.find();
         let machine = MachineSize { has_broker: broker.is_some(), ..this_machine() };
         let names = RegistryNames::default();
-        let (policy, machine) = (&policy, &machine);
-        let context = LoadContext { policy, registrations: &names, machine, uploads };
+        let context =
+            LoadContext { policy: &policy, registrations: &names, machine: &machine, uploads };
         let read = |sets: &[KeyAndValue]| match given {
             Some(given) => spec::load_given(&self.job, given, sets, context)
-                .map_err(|errors| Problem::each_line(&with_advice(&errors, policy))),
+                .map_err(|errors| Problem::each_line(&with_advice(&errors, &policy))),
             None => spec::load(&self.job, sets, context).map_err(refused),
         };
         let mut spec = read(&sets)?;
@@ -114,7 +114,7 @@ impl JobArguments {
             sets.extend(limit::settings(&spec, limit)?);
             spec = read(&sets)?;
         }
-        Ok(LoadedJob { spec, policy: policy.clone(), sets, broker })
+        Ok(LoadedJob { spec, policy, sets, broker })
     }
 }
 

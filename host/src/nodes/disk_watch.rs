@@ -129,11 +129,9 @@ impl DiskLimits {
                 files >= limit.0 - reserve(limit)
             };
             // Folders of killed processes count until an agent removes them. No job would begin, which removes them, too.
-            if is_full() {
-                self.work_dir.as_deref().inspect(|folder| remove_abandoned(folder));
-                if is_full() {
-                    return Some(DiskFull::Work(limit));
-                }
+            let has_removed = || self.work_dir.as_deref().is_some_and(remove_abandoned);
+            if is_full() && (!has_removed() || is_full()) {
+                return Some(DiskFull::Work(limit));
             }
         }
         let least = self.free?;

@@ -20,7 +20,7 @@ use crate::bus::{
     Packet, PacketError, ToNode, decode_message, publish, to_leader,
 };
 use crate::engine::RemoteWork;
-use crate::model::{MiniBatchSet, NodeId, TableFormat, is_random_name, on_one_line, printable};
+use crate::model::{MiniBatchSet, NodeId, TableFormat, in_short, is_random_name, printable};
 use crate::protocol::{NodeReport, NodeReports, WorkersEnd};
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -391,7 +391,7 @@ impl RemoteNodes {
                 self.greet(incarnation, &name, (protocol, &version), continues);
             }
             (Ok(FromNode::NoRoom { name, reason }), NodeStage::New) => {
-                let [name, reason] = [name, reason].map(|text| in_short(&text));
+                let [name, reason] = [name, reason].map(|text| in_short(&text, MAX_NAME));
                 let text = format!("the machine {name} takes no part for now, because {reason}");
                 // Machines that the leader has not compared with anything say this. They must not use up the notices.
                 if self.said.len() < MAX_NOTICES / 2 {
@@ -467,7 +467,7 @@ impl RemoteNodes {
         let now = self.now();
         let claimed = continues.filter(|kept| self.may_keep(kept));
         let Some(node) = self.nodes.get_mut(incarnation) else { return };
-        node.name = in_short(name);
+        node.name = in_short(name, MAX_NAME);
         match refusal {
             Some(refusal) => node.dismiss(&refusal),
             None => {
@@ -564,9 +564,4 @@ impl RemoteNodes {
             self.notice(NodeId::ONLY, format!("the logs of the nodes cannot be copied: {error}"));
         }
     }
-}
-
-/// A text of another machine, as notices show it.
-fn in_short(text: &str) -> String {
-    on_one_line(text).chars().take(MAX_NAME).collect()
 }

@@ -67,8 +67,9 @@ fn lock_of(folder: &Path) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Removes the folders whose processes have ended. What cannot be removed stays.
-pub(super) fn remove_abandoned(root: &Path) {
+/// Removes the folders whose processes have ended. What cannot be removed stays. Returns whether something was removed.
+pub(super) fn remove_abandoned(root: &Path) -> bool {
+    let mut has_removed = false;
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let lock = entry.path();
         let Some(name) = lock.to_str().and_then(|path| path.strip_suffix(LOCK)) else { continue };
@@ -80,10 +81,12 @@ pub(super) fn remove_abandoned(root: &Path) {
             Err(error) => error.kind() == ErrorKind::NotFound,
             Ok(()) => true,
         };
+        has_removed |= removed;
         if removed {
             let _ = fs::remove_file(&lock);
         }
     }
+    has_removed
 }
 
 #[cfg(test)]

@@ -165,40 +165,31 @@ impl StoreWork {
         self.spawn(incarnation, move |shared| {
             let proof = random_name();
             let begun = Instant::now();
-            let mut taken = None;
-            loop {
+            let number = retried((begun, NUMBER_PATIENCE), || {
                 let was_given = |kept: &NodeId| was_given(&*shared.objects, &shared.run, *kept);
-                let number = match kept.map(|kept| (kept, was_given(&kept))) {
-                    _ if let Some(taken) = taken => Ok(taken),
+                match kept.map(|kept| (kept, was_given(&kept))) {
                     Some((kept, Ok(true))) => Ok(kept),
                     Some((_, Err(error))) => Err(error),
                     Some((_, Ok(false))) | None => {
                         take_number(&*shared.objects, &shared.run, &shared.next_number, &proof)
                     }
-                };
-                taken = number.as_ref().ok().copied();
-                let number = number.and_then(|number| shared.with_backends(number));
-                match number {
-                    Err(_) if begun.elapsed() < NUMBER_PATIENCE => thread::sleep(PAUSE),
-                    number => {
-                        let number = number.map_err(|error| error.to_string());
-                        return StoreOutcome::Number(number, proof);
-                    }
                 }
-            }
+            });
+            // No other number is taken if this fails for a while.
+            let given = number.and_then(|number| {
+                retried((begun, NUMBER_PATIENCE), || shared.with_backends(number))
+            });
+            StoreOutcome::Number(given.map_err(|error| error.to_string()), proof)
         });
     }
 
     /// Records the backends of the job, unless that was done. The incarnation is that of the node that has them.
     pub(super) fn record_backends(&self, incarnation: &str, bytes: Vec<u8>) {
         self.spawn(incarnation, move |shared| {
-            let begun = Instant::now();
-            loop {
-                match record_backends(&*shared.objects, &shared.run, &bytes) {
-                    Ok(()) => return StoreOutcome::Recorded,
-                    Err(_) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                    Err(error) => return StoreOutcome::NotRecorded(error.to_string()),
-                }
+            let record = || record_backends(&*shared.objects, &shared.run, &bytes);
+            match retried((Instant::now(), PATIENCE), record) {
+                Ok(()) => StoreOutcome::Recorded,
+                Err(error) => StoreOutcome::NotRecorded(error.to_string()),
             }
         });
     }
@@ -252,6 +243,19 @@ impl StoreWork {
     pub(super) fn reclaim(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
         if let Some(mirror) = &self.shared.mirror {
             mirror.reclaim(worker, id, attempt);
+        }
+    }
+}
+
+/// Repeats a request to the store while it fails, for so long since the first try.
+fn retried<T>(
+    (begun, patience): (Instant, Duration),
+    request: impl Fn() -> io::Result<T>,
+) -> io::Result<T> {
+    loop {
+        match request() {
+            Err(_) if begun.elapsed() < patience => thread::sleep(PAUSE),
+            result => return result,
         }
     }
 }

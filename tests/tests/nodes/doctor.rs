@@ -128,7 +128,8 @@ fn a_broker_that_cannot_be_used_is_named() {
 
 #[test]
 fn servers_that_are_not_one_cluster_are_found() {
-    let (one, two) = (Broker::start(), Broker::start());
+    let one = Broker::start();
+    let two = Broker::start();
     let ran = doctor(&format!("{},{}", one.url(), two.url()), &[]);
     ran.exits_with(2);
     let text = section(&ran);

@@ -17,7 +17,9 @@ impl EntryScript for Counts {
 
     fn run(&mut self, table: RecordBatch, context: &MiniBatchContext) -> Result<Results> {
         let began = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos();
-        let (id, attempt, rows) = (context.id, context.attempt, table.num_rows());
+        let id = context.id;
+        let attempt = context.attempt;
+        let rows = table.num_rows();
         let mut results = vec![String::new(); rows];
         if let Some(first) = results.first_mut() {
             *first = format!("{id} {rows} {attempt} {began}");

@@ -111,12 +111,7 @@ impl<'a> PlanWriter<'a> {
         file: &str,
         version: Option<FileVersion>,
     ) -> Result<FileTurn, PlanError> {
-        let was_before = self.course.is_before_target();
-        let turn = self.course.enter(source, file, version)?;
-        if was_before && !self.course.is_before_target() {
-            self.send(FromPlanner::Continues)?;
-        }
-        Ok(turn)
+        self.proceed(|course| course.enter(source, file, version))
     }
 
     /// Passes the mini-batches without data that an earlier planner has sent. Returns how many there are.
@@ -124,12 +119,20 @@ impl<'a> PlanWriter<'a> {
     /// # Errors
     /// If the plan cannot continue from its position.
     pub(super) fn skip_void(&mut self) -> Result<u64, PlanError> {
+        self.proceed(PlanCourse::skip_void)
+    }
+
+    /// Takes a step of the course. Says so if it passes the place from which the plan continues.
+    fn proceed<T>(
+        &mut self,
+        step: impl FnOnce(&mut PlanCourse) -> Result<T, PlanError>,
+    ) -> Result<T, PlanError> {
         let was_before = self.course.is_before_target();
-        let planned = self.course.skip_void()?;
+        let result = step(&mut self.course)?;
         if was_before && !self.course.is_before_target() {
             self.send(FromPlanner::Continues)?;
         }
-        Ok(planned)
+        Ok(result)
     }
 
     /// The next mini-batch ends at this place of its file.

@@ -52,11 +52,14 @@ impl NodeMachine {
         let mut found: Option<GrowingQueues> = None;
         for worker in self.workers.values() {
             let Some(room) = worker.takes_ahead() else { continue };
-            let (depth, room) = (count_u32(worker.held.len()), count_u32(room));
+            let depth = count_u32(worker.held.len());
             let so_far = found.get_or_insert(GrowingQueues { depth, takers: 0, room: 0 });
-            so_far.room += room;
+            so_far.room += count_u32(room);
             match depth.cmp(&so_far.depth) {
-                Ordering::Less => (so_far.depth, so_far.takers) = (depth, 1),
+                Ordering::Less => {
+                    so_far.depth = depth;
+                    so_far.takers = 1;
+                }
                 Ordering::Equal => so_far.takers += 1,
                 Ordering::Greater => {}
             }

@@ -62,7 +62,8 @@ impl StoreRoots {
             let addresses = addresses.collect();
             uses.push(StoreRoot { folder_use, origin: given.origin, key: given.key, addresses });
         }
-        let (origin, path) = (group.origin.clone(), group.path.clone());
+        let origin = group.origin.clone();
+        let path = group.path.clone();
         group.report_unread();
         Self { origin, path, uses }
     }

@@ -166,7 +166,8 @@ async fn note_replaced(
 ) -> Result<(), (FileToSend, Error)> {
     let mut heads = JoinSet::new();
     for (index, file) in files.iter().enumerate() {
-        let (store, key) = (Arc::clone(store), file.key.clone());
+        let store = Arc::clone(store);
+        let key = file.key.clone();
         heads.spawn(async move { (index, find(&store, &key).await) });
     }
     for (index, head) in heads.join_all().await {

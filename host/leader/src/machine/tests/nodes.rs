@@ -434,7 +434,8 @@ fn of_two_tries_that_wait_for_the_plan_the_later_is_kept() {
             JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, Restored::default());
         for (node, attempt) in [A, B].into_iter().zip(tries) {
             send(&mut job, JobMessage::NodeJoined(node, WORKERS), 0);
-            let (id, age) = (MiniBatchId(0), Duration::ZERO);
+            let id = MiniBatchId(0);
+            let age = Duration::ZERO;
             let offer = ContinuedAttempt { id, attempt, runs_on: None, age };
             let news = NodeNews::Continues(vec![offer]);
             let outputs = send(&mut job, JobMessage::Node(node, news), 0);
