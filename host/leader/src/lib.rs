@@ -85,10 +85,10 @@ mod verify;
 mod view_error;
 
 pub use cancel_requests::{CancelRequest, CancelRequests};
-#[cfg(any(test, feature = "testing"))]
 pub use chosen_backends::{backend_names, without_chosen_backends};
 pub use claim::Claim;
 pub use claim_error::ClaimError;
+#[cfg(any(test, feature = "testing"))]
 pub use commit::fuzz_recovery;
 pub use commit::{Make, OutputFileError};
 pub use copied_logs::{clear_copied_logs, copied_logs, copied_logs_folder};
