@@ -241,7 +241,9 @@ impl Cluster {
         }
         for id in ids {
             (0..self.dice.below(3)).for_each(|_| self.step_plan());
-            let is_lost = self.dice.one_in(6);
+            // A job whose mini-batches have all failed ends without nodes. A node that has not joined by then finds the
+            // job's end and leaves.
+            let is_lost = self.dice.one_in(6) || self.result.is_some();
             let Some(node) = self.nodes.get_mut(&id) else { continue };
             if is_lost || node.machine.standing().is_ending {
                 self.nodes.remove(&id);
