@@ -228,7 +228,8 @@ impl History {
         Some(f64::from(*median))
     }
 
-    fn add(&mut self, event: Event) {
+    /// Adds the next event.
+    pub fn add(&mut self, event: Event) {
         let at = event.at;
         self.last = Some(at);
         match event.kind {

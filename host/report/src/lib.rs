@@ -17,6 +17,7 @@ mod continued;
 mod counters;
 mod disk_reserve;
 mod errors;
+mod event_tail;
 mod events;
 mod explain;
 mod explain_json;
@@ -60,6 +61,7 @@ use sandmill_model::{self as model, event};
 
 pub use budget::ReportBudget;
 pub use columns::earlier_columns;
+pub use event_tail::EventTail;
 pub use explain::explain_text;
 pub use explain_json::explain_json;
 pub use follow::Follower;

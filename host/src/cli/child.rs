@@ -24,6 +24,10 @@ pub(super) fn serve() -> Option<ExitCode> {
         LEAD_COMMAND => Some(super::lead::serve()),
         #[cfg(feature = "stores")]
         store::FETCH_COMMAND => Some(exit_code("the process that fetches", store::serve())),
+        #[cfg(feature = "server")]
+        sandmill_server::LOOK_COMMAND => {
+            Some(exit_code("the process that reads a job file", super::look_at_job::serve()))
+        }
         plan::SHUFFLE_COMMAND => {
             Some(exit_code("a process that groups rows", plan::serve_shuffle()))
         }

@@ -34,6 +34,8 @@ mod kit;
 mod lead;
 mod limit;
 mod logging;
+#[cfg(feature = "server")]
+mod look_at_job;
 mod map;
 mod metrics;
 mod new;
@@ -50,6 +52,8 @@ mod run;
 mod schema_block;
 mod script;
 mod sdk;
+#[cfg(feature = "server")]
+mod serve;
 mod signals;
 mod signer;
 mod template;
@@ -97,6 +101,11 @@ enum Command {
     /// is given back, other machines continue the jobs that this one leads, and the exit code is 41. A second signal
     /// ends the workers at once.
     Node(node::NodeArguments),
+    /// Runs the jobs of many tenants, and answers requests over HTTP, until a signal ends it.
+    ///
+    /// On SIGTERM or Ctrl-C, it finishes its requests and ends. Jobs that run go on, and the next server finds them.
+    #[cfg(feature = "server")]
+    Serve(serve::ServeArguments),
     /// Summarizes a job, shows its mini-batches, and runs nothing.
     Plan(plan::PlanArguments),
     /// Shows the state of a job.
@@ -239,6 +248,8 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Run(arguments) => run::run(&arguments, logging),
         Command::Resume(arguments) => resume::resume(&arguments, logging),
         Command::Node(arguments) => node::node(&arguments),
+        #[cfg(feature = "server")]
+        Command::Serve(arguments) => serve::serve(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments, logging),
         Command::Status(arguments) => history::status(&arguments),
         Command::Jobs(arguments) => jobs::jobs(&arguments),

@@ -5,6 +5,7 @@ use crate::engine::{JobState, PolicyUsed};
 use crate::model::JobDir;
 use crate::run::Options;
 use crate::spec::OperatorPolicy;
+use anyhow::anyhow;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -21,7 +22,18 @@ pub(super) struct PolicyArgument {
     /// $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it exists].
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// The tenant for whom jobs run: `${tenant}` in the roots of the policy stands for its name, and a job file cannot choose
+    /// another one.
+    #[arg(long, value_name = "NAME")]
+    tenant: Option<String>,
 }
+
+/// A name that a tenant may have, in place of the names of all tenants.
+#[cfg(feature = "server")]
+pub(super) const ANY_TENANT: &str = "any";
+/// The message if a tenant is given and no policy.
+const NO_POLICY: &str = "--tenant: there is no policy, which would say what the tenant's jobs may do: name one with --policy FILE, or \
+                         set only the tenant's name with --set tenant=NAME";
 
 impl PolicyArgument {
     /// Reads the policy. Without a policy file, everything is allowed.
@@ -30,10 +42,18 @@ impl PolicyArgument {
     /// break the file could evade the policy.
     pub(super) fn load(&self) -> Result<OperatorPolicy, Problem> {
         match self.which() {
-            Some(file) => OperatorPolicy::load(&file)
+            Some(file) => OperatorPolicy::load_for(&file, self.tenant.as_deref())
                 .map_err(|errors| Problem::each_line(&errors.to_string())),
+            None if self.tenant.is_some() => Err(Problem::usage(anyhow!(NO_POLICY))),
             None => Ok(OperatorPolicy::default()),
         }
+    }
+
+    /// Reads the policy as for the jobs of a tenant that does not exist, to find its errors.
+    #[cfg(feature = "server")]
+    pub(super) fn load_for_any_tenant(&self) -> Result<OperatorPolicy, Problem> {
+        let tenant = self.tenant.clone().or_else(|| Some(ANY_TENANT.to_owned()));
+        Self { tenant, ..self.clone() }.load()
     }
 
     /// The path of the policy file; `None` if there is none.
@@ -113,7 +133,7 @@ mod tests {
     fn the_command_line_comes_before_the_environment() {
         let there = tempfile::NamedTempFile::new().unwrap();
         let gone = Path::new("/nonexistent/policy.yaml");
-        let given = PolicyArgument { policy: Some("a.yaml".into()) };
+        let given = PolicyArgument { policy: Some("a.yaml".into()), tenant: None };
         let none = PolicyArgument::default();
         let file = |argument: &PolicyArgument, variable: Option<&str>, default: &Path| {
             argument.file(variable.map(OsString::from), default)

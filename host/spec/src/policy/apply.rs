@@ -4,13 +4,14 @@ use super::amounts;
 use super::file::{OperatorPolicy, PolicySettings};
 use super::folder_use::FolderUse;
 use super::places::fixed_part;
+use super::roots::PolicyRoot;
 use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
 use crate::given_settings::GivenLimits;
 use crate::measured::Amount;
 use crate::model::{JobDir, JobLimits, Limits, OsSandbox, RegisteredKind, Source};
 use crate::raw::RawJob;
 use crate::{JobSpec, JobStorePlace, ModelSpec};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl OperatorPolicy {
@@ -26,8 +27,42 @@ impl OperatorPolicy {
         settings.check_model_names(&spec.models, Some(raw), report);
         settings.check_guest_models(&spec.inference, Some(raw), report);
         settings.check_store_names(spec, Some(raw), report);
-        settings.check_tenant(raw, report);
+        settings.set_tenant(spec, raw, report);
         spec.notices.extend(report.take_notices());
+    }
+
+    /// The lines that a server needs below `roots` and does not have, if the policy is read for this tenant: the tenant's folders
+    /// below these folders with job directories and submitted entry scripts, without the folders of other tenants there.
+    pub fn missing_for_server(
+        &self,
+        tenant: &str,
+        (job_directories, entry_scripts): (&Path, &Path),
+    ) -> Vec<String> {
+        let roots = self.0.as_ref().and_then(|settings| settings.roots.as_ref());
+        let needed = [
+            (FolderUse::JobDirectories, job_directories),
+            (FolderUse::EntryScripts, entry_scripts),
+        ];
+        let is_missing = |(folder_use, folder): &(FolderUse, &Path)| {
+            let root = roots.and_then(|roots| roots.of_use(*folder_use));
+            let allowed = root.map_or(&[][..], |root| root.folders.as_slice());
+            let allows = |path: &Path| allowed.iter().any(|root| path.starts_with(root));
+            !allows(&folder.join(tenant)) || allows(&folder.join(format!("not-{tenant}")))
+        };
+        let missing = needed.into_iter().filter(is_missing);
+        missing
+            .map(|(folder_use, folder)| {
+                format!("  {}: [\"{}/${{tenant}}\"]", folder_use.key(), folder.display())
+            })
+            .collect()
+    }
+
+    /// The folders in which the files of a job may be that are read before it begins. Empty without roots.
+    pub fn readable_roots(&self) -> Vec<PathBuf> {
+        let roots = self.0.as_ref().and_then(|settings| settings.roots.as_ref());
+        let is_read = |root: &&PolicyRoot| !root.folder_use.is_private();
+        let roots = roots.into_iter().flat_map(|roots| &roots.0).filter(is_read);
+        roots.flat_map(|root| root.folders.iter().cloned()).collect()
     }
 
     /// Checks a job again just before it begins. It makes no difference where the settings come from (job
@@ -314,8 +349,21 @@ impl PolicySettings {
         }
     }
 
-    /// If workers are counted by tenant, the job file may not choose the tenant.
-    fn check_tenant(&self, raw: &RawJob, report: &ErrorReport) {
+    /// The job gets the tenant that the command line names. If there is none, and workers are counted by tenant, the job
+    /// file may not choose the tenant.
+    fn set_tenant(&self, spec: &mut JobSpec, raw: &RawJob, report: &ErrorReport) {
+        if let Some(tenant) = &self.tenant {
+            if let Some(given) = raw.settings.tenant.as_ref().filter(|given| given.value != *tenant)
+            {
+                let message = format!(
+                    "found {:?}; the job runs for the tenant {tenant} (--tenant): leave the key out",
+                    given.value
+                );
+                given.blame(report, message);
+            }
+            spec.settings.tenant.clone_from(tenant);
+            return;
+        }
         if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.settings.tenant)
             && !matches!(given.origin, SettingOrigin::Set(_))
         {

@@ -50,6 +50,8 @@ pub(super) struct PolicySettings {
     pub(super) tenant_workers: Option<SettingOrigin>,
     /// The signers in whose jobs an agent takes part. `None` if it takes part in every job.
     pub(super) signers: Option<Located<Vec<Signer>>>,
+    /// The tenant for whose jobs the policy was read. `None` if it was read for no tenant in particular.
+    pub(super) tenant: Option<String>,
     /// The folder of the job that is checked, in its job store. Without links. `None` if it has none that is allowed.
     pub(super) job_folder: Option<PathBuf>,
 }
@@ -69,10 +71,18 @@ impl OperatorPolicy {
     /// # Errors
     /// All errors in the file. A policy that cannot be read is never ignored.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
+        Self::load_for(path, None)
+    }
+
+    /// As [`load`](Self::load), for the jobs of one tenant: `${tenant}` in a root stands for its name.
+    ///
+    /// # Errors
+    /// As for [`load`](Self::load), and if a root has `${tenant}` and no tenant is given.
+    pub fn load_for(path: &Path, tenant: Option<&str>) -> Result<Self, SpecErrors> {
         let report = ErrorReport::default();
         let text = owner::read(path);
         let settings = match text {
-            Ok(text) => parse(path, &text, &report).map(|settings| {
+            Ok(text) => parse(path, &text, tenant, &report).map(|settings| {
                 let digest = Sha256::digest(text.as_bytes());
                 let sha256 = digest.iter().map(|byte| format!("{byte:02x}")).collect();
                 PolicySettings { sha256, ..settings }
@@ -124,7 +134,12 @@ impl PolicySettings {
     }
 }
 
-fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings> {
+fn parse(
+    path: &Path,
+    text: &str,
+    tenant: Option<&str>,
+    report: &ErrorReport,
+) -> Option<PolicySettings> {
     let has_no_settings = |line: &str| {
         let line = line.trim();
         line.is_empty() || line.starts_with('#') || line == "---"
@@ -171,7 +186,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
     let models = names(&mut scope, "models", is_registered_name, report);
     let datastores = names(&mut scope, "datastores", |_| true, report);
     let guest_models = scope.bool("guest_models");
-    let mut roots_reader = RootsReader::default();
+    let mut roots_reader = RootsReader::new(tenant);
     let roots = scope.group("roots").map(|group| roots_reader.read(group, None, report));
     let entry_script_stores = scope.bool("entry_script_stores");
     let names = datastores.as_ref().map_or(&[][..], |names| &names.value);
@@ -209,6 +224,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         machine_workers,
         tenant_workers,
         signers,
+        tenant: tenant.map(str::to_owned),
         job_folder: None,
     })
 }

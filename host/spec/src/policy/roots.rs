@@ -2,9 +2,11 @@
 
 use super::folder_use::FolderUse;
 use super::overlap::{self, PolicyFolder};
+use super::real::real_path;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::scope::{Located, UnreadNames};
 use crate::tree::join;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The folders below which the paths of a job must be.
@@ -22,16 +24,27 @@ pub(super) struct PolicyRoot {
 
 impl Roots {
     /// The folders for a use. `None` if there is no such key, so that no folder is allowed.
-    fn of_use(&self, folder_use: FolderUse) -> Option<&PolicyRoot> {
+    pub(super) fn of_use(&self, folder_use: FolderUse) -> Option<&PolicyRoot> {
         self.0.iter().find(|root| root.folder_use == folder_use)
     }
 }
 
+/// In a root, this stands for the name of the job's tenant.
+const TENANT_VARIABLE: &str = "${tenant}";
+
 /// Reads the roots of a policy. Remembers all their folders, to compare them with each other.
-#[derive(Default)]
-pub(super) struct RootsReader(Vec<PolicyFolder>);
+pub(super) struct RootsReader {
+    folders: Vec<PolicyFolder>,
+    /// The tenant for whose jobs the policy is read. `None` if it is read for no tenant in particular.
+    tenant: Option<String>,
+}
 
 impl RootsReader {
+    /// Reads roots for the jobs of this tenant.
+    pub(super) fn new(tenant: Option<&str>) -> Self {
+        Self { folders: Vec::new(), tenant: tenant.map(str::to_owned) }
+    }
+
     /// Reads a group `roots`. `for_all`: the roots for all jobs, if the group is for the jobs of one signer. Then its
     /// folders must be below these roots, which also apply to uses that the group leaves out. Without such roots, each
     /// key must be present unless a missing one allows nothing, so that no kind of path is left open by oversight.
@@ -59,12 +72,12 @@ impl RootsReader {
             let Some(given) = group.texts(key) else { continue };
             let mut folders = Vec::new();
             for given in given.value {
-                let Some(folder) = root_folder(&given, report) else { continue };
+                let Some(folder) = self.root_folder(&given, report) else { continue };
                 if let Some(limit) = limit {
                     refuse_above(&folder, &given, folder_use, limit, report);
                 }
                 folders.push(folder.clone());
-                self.0.push(PolicyFolder { folder_use, given, folder });
+                self.folders.push(PolicyFolder { folder_use, given, folder });
             }
             roots.push(PolicyRoot { folder_use, origin: given.origin, folders });
         }
@@ -74,7 +87,34 @@ impl RootsReader {
 
     /// Refuses folders with Sandmill's own data that overlap other folders.
     pub(super) fn refuse_overlaps(self, report: &ErrorReport) {
-        overlap::refuse(&self.0, report);
+        overlap::refuse(&self.folders, report);
+    }
+
+    /// The folder of a root. `None` if it allows nothing, or is wrong.
+    fn root_folder(&self, given: &Located<String>, report: &ErrorReport) -> Option<PathBuf> {
+        if !given.value.contains(TENANT_VARIABLE) {
+            return root_folder(given, report);
+        }
+        let Some(tenant) = &self.tenant else {
+            let message = format!(
+                "found {:?}, and the command names no tenant: add --tenant NAME",
+                given.value
+            );
+            given.blame(report, message);
+            return None;
+        };
+        let value = given.value.replace(TENANT_VARIABLE, tenant);
+        let is_missing = Path::new(&value)
+            .symlink_metadata()
+            .is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if is_missing && Path::new(&value).is_absolute() {
+            // The folder may be made later, when the tenant has something in it.
+            return real_path(Path::new(&value))
+                .map_err(|error| given.blame(report, error.to_string()))
+                .ok();
+        }
+        let (key, origin) = (given.key.clone(), given.origin.clone());
+        root_folder(&Located { value, key, origin }, report)
     }
 }
 

@@ -1,0 +1,31 @@
+//! What was done by whom.
+
+use super::extract::{Json, Query};
+use super::paging::{Page, PageAsked};
+use super::problem::ProblemBody;
+use super::{Problem, blocking};
+use crate::app::Server;
+use crate::auth::Caller;
+use crate::state::{AuditRecord, Scope};
+use axum::extract::State;
+use std::sync::Arc;
+
+/// Lists what was done by whom, the latest first. An operator sees all of it.
+#[utoipa::path(
+    get, path = "/v1/audit", tag = "tokens", params(PageAsked),
+    responses((status = 200, body = Page<AuditRecord>), (status = "4XX", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn list_audit(
+    State(server): State<Arc<Server>>,
+    caller: Caller,
+    Query(asked): Query<PageAsked>,
+) -> Result<Json<Page<AuditRecord>>, Problem> {
+    caller.must_have(Scope::WriteTokens)?;
+    let (limit, before) = (asked.limit()?, asked.after_number()?);
+    let before = before.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    blocking(move || {
+        let found = server.state.audit(caller.tenant(), before, limit)?;
+        Ok(Json(Page::new(found, limit, |entry| entry.number.to_string())))
+    })
+    .await
+}

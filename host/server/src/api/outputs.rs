@@ -1,0 +1,84 @@
+//! The results of a job.
+
+use super::extract::{Json, Path};
+use super::files::{FileBody, list_below, open_below, send};
+use super::jobs::visible_job;
+use super::problem::ProblemBody;
+use super::{Problem, blocking};
+use crate::app::Server;
+use crate::auth::Caller;
+use crate::state::{JobRecord, Scope};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use sandmill_leader::JobState;
+use sandmill_model::JobDir;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// The files of a job's output.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(crate) struct FilesBody {
+    /// The files, in the order of their paths, at most 10,000.
+    pub(crate) items: Vec<FileBody>,
+}
+
+/// The folder with the results of a job. `None` if the job has not begun, or if its results go to a store.
+fn output_folder(server: &Server, job: &JobRecord) -> Option<PathBuf> {
+    let dir = JobDir::new(server.folders.job(&job.tenant, &job.id));
+    let state = JobState::read(&dir).ok().flatten()?;
+    state.results.is_none().then(|| dir.root().join(state.output))
+}
+
+/// Lists the files of a job's output. Rows of a job that runs may be missing from them.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}/outputs", tag = "files",
+    params(("id" = String, Path, description = "The id of the job.")),
+    responses((status = 200, body = FilesBody), (status = "4XX", body = ProblemBody, content_type = "application/problem+json")),
+)]
+pub(crate) async fn list_outputs(
+    State(server): State<Arc<Server>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Json<FilesBody>, Problem> {
+    caller.must_have(Scope::ReadJobs)?;
+    blocking(move || {
+        let job = visible_job(&server, &caller, id)?;
+        let folder = output_folder(&server, &job);
+        let items = folder.map_or(Ok(Vec::new()), |folder| list_below(&folder));
+        Ok(Json(FilesBody { items: items.map_err(|error| Problem::internal(&error))? }))
+    })
+    .await
+}
+
+/// Downloads a file of a job's output, or a range of it.
+#[utoipa::path(
+    get, path = "/v1/jobs/{id}/outputs/{path}", tag = "files",
+    params(
+        ("id" = String, Path, description = "The id of the job."),
+        ("path" = String, Path, description = "The path of the file. It may have slashes."),
+        ("Range" = Option<String>, Header, description = "As in `bytes=0-99`."),
+    ),
+    responses(
+        (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
+        (status = 206, content_type = "application/octet-stream", body = Vec<u8>, description = "The range."),
+        (status = "4XX", body = ProblemBody, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn download_output(
+    State(server): State<Arc<Server>>,
+    caller: Caller,
+    Path((id, path)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    caller.must_have(Scope::ReadJobs)?;
+    blocking(move || {
+        let job = visible_job(&server, &caller, id)?;
+        let folder = output_folder(&server, &job).ok_or_else(|| Problem::not_found("file"))?;
+        let name = path.rsplit('/').next().unwrap_or(&path).to_owned();
+        send(open_below(&folder, &path)?, &headers, &name)
+    })
+    .await
+}

@@ -1,0 +1,114 @@
+//! Finds who makes a request.
+
+use super::secret::{id_in, matches};
+use crate::api::{Problem, blocking};
+use crate::app::Server;
+use crate::names::{TenantName, TokenId, now};
+use crate::state::{AuditEntry, Scope, Scopes, TokenRecord};
+use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Who makes a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    token: TokenId,
+    tenant: Option<TenantName>,
+    scopes: Scopes,
+}
+
+impl Caller {
+    /// The caller's name in the audit.
+    pub(crate) fn actor(&self) -> String {
+        format!("token:{}", self.token)
+    }
+
+    /// Fails if the caller may not do this.
+    ///
+    /// # Errors
+    /// If the token lacks the scope.
+    pub(crate) fn must_have(&self, scope: Scope) -> Result<(), Problem> {
+        let has = self.scopes.contains(&scope) || self.scopes.contains(&Scope::Admin);
+        has.then_some(()).ok_or_else(|| Problem::scope(scope))
+    }
+
+    /// Whether the caller is an operator.
+    pub(crate) fn is_operator(&self) -> bool {
+        self.tenant.is_none() && self.scopes.contains(&Scope::Admin)
+    }
+
+    /// The scopes of the caller's token.
+    pub(crate) fn scopes(&self) -> &Scopes {
+        &self.scopes
+    }
+
+    /// The tenant to which the caller is limited. `None` for an operator, who sees all tenants.
+    pub(crate) fn tenant(&self) -> Option<&TenantName> {
+        self.tenant.as_ref()
+    }
+
+    /// Whether the caller may see what belongs to this tenant.
+    pub(crate) fn sees(&self, tenant: &TenantName) -> bool {
+        self.tenant.as_ref().map_or(self.is_operator(), |own| own == tenant)
+    }
+
+    /// The tenant for which the caller acts. `asked` is the tenant that an operator names.
+    ///
+    /// # Errors
+    /// If a tenant asks for another tenant, or an operator names none.
+    pub(crate) fn acts_for(&self, asked: Option<TenantName>) -> Result<TenantName, Problem> {
+        match (&self.tenant, asked) {
+            (Some(own), None) => Ok(own.clone()),
+            (Some(own), Some(asked)) if *own == asked => Ok(asked),
+            (Some(_), Some(_)) => Err(Problem::not_found("tenant")),
+            (None, Some(asked)) => Ok(asked),
+            (None, None) => Err(Problem::bad_request(
+                "the token belongs to no tenant: name the tenant, as in ?tenant=NAME",
+            )),
+        }
+    }
+
+    /// An entry of the audit: what the caller does now.
+    pub(crate) fn audit(
+        &self,
+        action: &'static str,
+        tenant: Option<&TenantName>,
+        target: &str,
+        detail: String,
+    ) -> AuditEntry {
+        let (tenant, target) = (tenant.cloned(), target.to_owned());
+        AuditEntry { at: now(), tenant, actor: self.actor(), action, target, detail }
+    }
+}
+
+/// The text after `Bearer`. The name of the scheme may be in any case.
+fn bearer(parts: &Parts) -> Option<String> {
+    let header = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, text) = header.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| text.trim().to_owned())
+}
+
+impl FromRequestParts<Arc<Server>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(
+        parts: &mut Parts,
+        server: &Arc<Server>,
+    ) -> Result<Self, Self::Rejection> {
+        let text = bearer(parts).ok_or_else(Problem::no_token)?;
+        let id = id_in(&text).ok_or_else(Problem::wrong_token)?;
+        let token = {
+            let (server, id) = (server.clone(), id.clone());
+            blocking(move || Ok(server.state.token(&id)?)).await?
+        };
+        let now = now();
+        let counts = |token: &TokenRecord| matches(&text, &token.hash) && token.counts_at(now);
+        let token = token.filter(counts).ok_or_else(Problem::wrong_token)?;
+        let rate = server.rate_of(token.tenant.as_ref());
+        server.rates.count(id.as_str(), rate, Instant::now()).map_err(Problem::too_often)?;
+        server.uses.note(&id, now);
+        Ok(Self { token: token.id, tenant: token.tenant, scopes: token.scopes })
+    }
+}

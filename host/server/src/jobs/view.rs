@@ -1,0 +1,131 @@
+//! What a job's events say, as far as they were read.
+
+use super::index::{
+    AttemptRow, FailureGroupRow, Index, IndexError, MiniBatchRow, MiniBatchesAsked,
+};
+use super::outcome::counts_of;
+use crate::state::JobCounts;
+use jiff::Timestamp;
+use sandmill_model::JobDir;
+use sandmill_model::event::Event;
+use sandmill_report::{EventTail, History};
+use std::io;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// One refresh reads for at most this long, so that a page appears although a job has very many events. The next refresh
+/// continues.
+const LONGEST_REFRESH: Duration = Duration::from_secs(20);
+
+/// Why a job's events could not be shown.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ViewError {
+    /// They could not be read.
+    #[error("the job's events: {0}")]
+    Events(#[from] io::Error),
+    /// The index failed.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+}
+
+/// The events of one job: its history, and an index of its mini-batches.
+#[derive(Debug)]
+pub(crate) struct JobView {
+    tail: EventTail,
+    history: History,
+    index: Index,
+    /// Incremented when new events were read.
+    version: u64,
+}
+
+impl JobView {
+    /// Views the job in this directory. Makes the index at this path.
+    ///
+    /// # Errors
+    /// If the index cannot be made.
+    pub(crate) fn open(dir: &JobDir, index: &Path) -> Result<Self, ViewError> {
+        let index = Index::create(index)?;
+        Ok(Self { tail: EventTail::new(dir), history: History::default(), index, version: 0 })
+    }
+
+    /// Reads what the job has written since the last call.
+    ///
+    /// # Errors
+    /// If the events cannot be read.
+    pub(crate) fn refresh(&mut self) -> Result<(), ViewError> {
+        let begun = Instant::now();
+        loop {
+            let mut events: Vec<Event> = Vec::new();
+            let has_more = self.tail.read_some(&mut |event| events.push(event))?;
+            if !events.is_empty() {
+                self.version += 1;
+                self.index.add(&events)?;
+                events.into_iter().for_each(|event| self.history.add(event));
+            }
+            if !has_more || begun.elapsed() > LONGEST_REFRESH {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The job's history.
+    pub(crate) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// How far the job has come.
+    pub(crate) fn counts(&self) -> JobCounts {
+        counts_of(&self.history)
+    }
+
+    /// A number that grows with the events.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The mini-batches that end in a second, averaged over the job's run so far, and the seconds until all that are known have
+    /// ended. `None` if none has ended in this run.
+    #[expect(clippy::cast_precision_loss, reason = "these are estimates")]
+    pub(crate) fn pace(&self, now: Timestamp) -> Option<(f64, f64)> {
+        let history = &self.history;
+        let seconds = now.duration_since(history.began?).as_secs_f64();
+        let all_ended = history.succeeded + history.failed;
+        // Attempts of this run; earlier runs may have ended more mini-batches.
+        let ended = history.attempts.min(all_ended);
+        if ended == 0 || seconds <= 0.0 {
+            return None;
+        }
+        let rate = ended as f64 / seconds;
+        Some((rate, history.planned.saturating_sub(all_ended) as f64 / rate))
+    }
+
+    /// Lists mini-batches.
+    ///
+    /// # Errors
+    /// If the index fails.
+    pub(crate) fn mini_batches(
+        &self,
+        asked: &MiniBatchesAsked,
+    ) -> Result<Vec<MiniBatchRow>, ViewError> {
+        Ok(self.index.mini_batches(asked)?)
+    }
+
+    /// A mini-batch and its attempts. `None` if no worker has begun it.
+    ///
+    /// # Errors
+    /// If the index fails.
+    pub(crate) fn mini_batch(
+        &self,
+        id: u64,
+    ) -> Result<Option<(MiniBatchRow, Vec<AttemptRow>)>, ViewError> {
+        Ok(self.index.mini_batch(id)?)
+    }
+
+    /// The failed mini-batches by the kinds of their failures.
+    ///
+    /// # Errors
+    /// If the index fails.
+    pub(crate) fn failure_groups(&self) -> Result<Vec<FailureGroupRow>, ViewError> {
+        Ok(self.index.failure_groups()?)
+    }
+}

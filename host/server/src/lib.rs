@@ -1,0 +1,32 @@
+//! A server that runs the jobs of many tenants, and its API over HTTP.
+//!
+//! The server queues jobs, starts a process for each of them, and shows what the jobs write into their directories. It
+//! computes nothing itself. **A dead server stops no running job**: the processes are independent of it, and the next server
+//! finds them.
+//!
+//! - `state`: what the server keeps: tenants, tokens, jobs, the audit; `folders`: the files beside it;
+//! - `jobs`: starts and follows the processes of jobs, and reads what they write;
+//! - `auth`: who calls, and what the caller may do;
+//! - `api`: the routes; `app`: what all requests share;
+//! - `serve`: the server as a whole.
+//!
+//! A stranger's job file and entry script are never parsed in the server's process: a process behind the wall looks at the job
+//! file, and the workers' walls enclose the entry script.
+
+mod api;
+mod app;
+mod auth;
+mod folders;
+mod jobs;
+mod names;
+mod options;
+mod serve;
+mod state;
+
+pub use api::JobFileError;
+pub use folders::StateFolder;
+pub use jobs::{LOOK_COMMAND, LookAnswer, LookQuestion};
+pub use names::{JobId, TenantName};
+pub use options::ServeOptions;
+pub use serve::{Listening, ServeError, openapi_text, serve};
+pub use state::WorkerNeeds;
