@@ -31,6 +31,7 @@ mod elsewhere;
 mod guests;
 mod healthy;
 mod job;
+mod job_server;
 mod kit;
 mod models;
 #[cfg(target_os = "linux")]
@@ -50,6 +51,7 @@ pub use elsewhere::{Elsewhere, SeenElsewhere};
 pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};
 pub use job::{Running, TestJob, texts};
+pub use job_server::{Answer, JobServer};
 pub use kit::{assert_kit_as_documented, kit_results};
 pub use models::{computing, models_in};
 #[cfg(target_os = "linux")]
