@@ -42,7 +42,7 @@ features() {
     for name in sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without; do
         packages+=(--package "$name")
     done
-    for set in '' inference cuda stores inference,stores; do
+    for set in '' inference cuda stores server inference,stores; do
         set=alone${set:+,$set}
         printf -- '-- %s\n' "$set"
         cargo clippy --quiet --locked "${packages[@]}" --no-default-features \

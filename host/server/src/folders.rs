@@ -1,7 +1,7 @@
 //! The server's state folder, and the folders in it.
 
+use crate::error::ServeError;
 use crate::names::{JobId, TenantName};
-use crate::serve::ServeError;
 use crate::state::ScriptDigest;
 use sandmill_files::opening::make_private;
 use std::fs::Permissions;

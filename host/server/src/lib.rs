@@ -6,8 +6,8 @@
 //!
 //! - `state`: what the server keeps: tenants, tokens, jobs, the audit; `folders`: the files beside it;
 //! - `jobs`: starts and follows the processes of jobs, and reads what they write;
-//! - `auth`: who calls, and what the caller may do;
-//! - `api`: the routes; `app`: what all requests share;
+//! - `auth`: the secrets of callers, and how often they may call;
+//! - `api`: the routes; `app`: what all requests share; `problem`: the answers to requests that fail;
 //! - `serve`: the server as a whole.
 //!
 //! A stranger's job file and entry script are never parsed in the server's process: a process behind the wall looks at the job
@@ -16,17 +16,20 @@
 mod api;
 mod app;
 mod auth;
+mod error;
 mod folders;
 mod jobs;
 mod names;
 mod options;
+mod problem;
 mod serve;
 mod state;
 
-pub use api::JobFileError;
+pub use error::ServeError;
 pub use folders::StateFolder;
 pub use jobs::{LOOK_COMMAND, LookAnswer, LookQuestion};
 pub use names::{JobId, TenantName};
 pub use options::ServeOptions;
-pub use serve::{Listening, ServeError, openapi_text, serve};
+pub use problem::JobFileError;
+pub use serve::{Listening, openapi_text, serve};
 pub use state::WorkerNeeds;

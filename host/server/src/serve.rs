@@ -3,11 +3,12 @@
 use crate::api::{openapi, router};
 use crate::app::Server;
 use crate::auth::new_secret;
+use crate::error::ServeError;
 use crate::folders::StateFolder;
 use crate::jobs::{JobProcesses, JobViews, Keeper};
 use crate::names::now;
 use crate::options::ServeOptions;
-use crate::state::{AuditEntry, Scope, ServerState, SqliteState, StateError, TokenRecord};
+use crate::state::{AuditEntry, Scope, ServerState, SqliteState, TokenRecord};
 use axum::serve::ListenerExt;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -25,38 +26,6 @@ use tokio::net::TcpListener;
 const USES_INTERVAL: Duration = Duration::from_secs(30);
 /// How long requests may take after the server was asked to end.
 const DRAIN: Duration = Duration::from_secs(10);
-
-/// Why a server could not run. The text is a complete message for users.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The state's folder cannot be used.
-    #[error("{}: {error}", .path.display())]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
-    /// Another server uses the state.
-    #[error("another server uses {}: end it, or give another --state", .0.display())]
-    InUse(PathBuf),
-    /// The state cannot be used.
-    #[error(transparent)]
-    State(#[from] StateError),
-    /// The address cannot be used.
-    #[error(
-        "cannot listen at {address}: {error}; give another --listen, or end the program that uses it"
-    )]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// Why.
-        error: io::Error,
-    },
-    /// The server failed.
-    #[error("the server stops: {0}")]
-    Failed(io::Error),
-}
 
 /// What the server says to the operator when it starts.
 #[derive(Clone, Debug)]

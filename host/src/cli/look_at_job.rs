@@ -1,5 +1,6 @@
 //! The hidden command that reads a stranger's job file for a server, behind the wall.
 
+use super::terminal::write_json_line;
 use crate::load::this_machine;
 use crate::model::OsSandbox;
 use crate::spec::{
@@ -7,7 +8,7 @@ use crate::spec::{
 };
 use crate::wall::{self, FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
 use sandmill_server::{JobFileError, LookAnswer, LookQuestion, WorkerNeeds};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
 /// The memory and processor time that reading a job file may take.
@@ -34,8 +35,7 @@ pub(super) fn serve() -> io::Result<()> {
         Ok(spec) => answer(&spec),
         Err(errors) => LookAnswer::Errors(errors_of(&errors, &question.job_file)),
     };
-    let text = serde_json::to_vec(&answer)?;
-    io::stdout().write_all(&text)
+    write_json_line(&serde_json::to_string(&answer)?)
 }
 
 fn build_wall(question: &LookQuestion, policy: &OperatorPolicy) -> io::Result<()> {

@@ -6,5 +6,5 @@
 mod actions;
 mod api;
 mod isolation;
-mod killed;
+mod lost;
 mod submits;

@@ -1,13 +1,12 @@
 //! Cancels, pauses and resumes jobs, and changes their priorities.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, check_version, tagged};
 use super::job_body::JobBody;
 use super::jobs::visible_job;
-use super::problem::ProblemBody;
-use super::submit::check_priority;
-use super::{Problem, blocking};
+use super::submit_body::check_priority;
 use crate::app::Server;
-use crate::auth::Caller;
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobPhase, JobRecord, JobWish, Scope};
 use axum::body::Bytes;
 use axum::extract::State;

@@ -1,11 +1,10 @@
 //! What was done by whom.
 
+use super::caller::Caller;
 use super::extract::{Json, Query};
 use super::paging::{Page, PageAsked};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{AuditRecord, Scope};
 use axum::extract::State;
 use std::sync::Arc;

@@ -1,12 +1,11 @@
 //! Uploaded entry scripts: components, core modules, and scripts.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, Query};
 use super::paging::{Page, PageAsked};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
 use crate::names::{TenantName, fill_with_random, now};
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{Scope, ScriptDigest, ScriptRecord};
 use axum::body::{Body, Bytes};
 use axum::extract::State;

@@ -1,11 +1,10 @@
 //! The progress of a job as it changes, as server-sent events.
 
+use super::caller::Caller;
 use super::extract::Path;
 use super::jobs::{shown_job, visible_job};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::Scope;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue};

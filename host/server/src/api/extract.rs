@@ -1,6 +1,6 @@
 //! Reads the parts of a request. If a part is not as documented, the answer is a problem like every other.
 
-use super::Problem;
+use crate::problem::Problem;
 use axum::extract::{FromRequest, FromRequestParts};
 use axum::http::header::{ETAG, IF_MATCH};
 use axum::http::{HeaderMap, HeaderValue};

@@ -1,12 +1,11 @@
 //! Lists the items of a job that failed.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, Query};
 use super::jobs::visible_job;
 use super::paging::{Page, PageAsked};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::Scope;
 use axum::extract::State;
 use csv::{Position, ReaderBuilder};

@@ -1,6 +1,6 @@
 //! Sends files, or ranges of them.
 
-use super::Problem;
+use crate::problem::Problem;
 use axum::body::{Body, Bytes};
 use axum::http::header::{
     ACCEPT_RANGES, CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, RANGE,

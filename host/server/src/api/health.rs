@@ -1,9 +1,8 @@
 //! Whether the server works, and its figures.
 
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
+use super::caller::Caller;
 use crate::app::Server;
-use crate::auth::Caller;
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::Scope;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;

@@ -1,13 +1,12 @@
 //! What happens inside a job: its mini-batches, workers and failures.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, Query};
 use super::jobs::{viewed, visible_job};
 use super::paging::{Page, PageAsked};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
 use crate::jobs::{AttemptRow, FailureGroupRow, MiniBatchRow, MiniBatchState, MiniBatchesAsked};
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobPhase, Scope};
 use axum::extract::State;
 use jiff::Timestamp;

@@ -1,14 +1,13 @@
 //! Lists and shows jobs.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, Query, tagged};
 use super::job_body::{FirstFailureBody, JobBody};
 use super::paging::{Page, PageAsked};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
 use crate::jobs::JobView;
 use crate::names::{JobId, TenantName, now};
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobFilter, JobPhase, JobRecord, Scope};
 use axum::extract::State;
 use axum::response::Response;

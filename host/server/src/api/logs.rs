@@ -1,13 +1,12 @@
 //! The log tree of a job.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, Query};
 use super::files::{list_below, open_below, send};
 use super::jobs::visible_job;
 use super::outputs::FilesBody;
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobRecord, Scope};
 use axum::extract::State;
 use axum::http::HeaderMap;

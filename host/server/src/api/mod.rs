@@ -1,13 +1,14 @@
 //! The API over HTTP, below `/v1`.
 //!
-//! - `problem`: the answers to requests that fail; `extract`: reads the parts of a request; `paging`: lists in pages;
-//! - `jobs`, `submit`, `actions`: jobs; `inside`, `failed_items`: what happens inside a job; `events`: its progress as it changes;
+//! - `caller`: finds the token of a request; `extract`: reads the other parts of it; `paging`: lists in pages;
+//! - `jobs`, `submit` (with `submit_body` and `submit_form`), `actions`: jobs; `inside`, `failed_items`: what happens inside a job; `events`: its progress as it changes;
 //! - `logs`, `outputs`, `files`: the files of a job;
 //! - `components`: uploaded entry scripts; `tenants`, `tokens`, `audit`: for operators and owners;
 //! - `health`: whether the server works, and its figures; `router`: all of them together.
 
 mod actions;
 mod audit;
+mod caller;
 mod components;
 mod events;
 mod extract;
@@ -20,26 +21,11 @@ mod jobs;
 mod logs;
 mod outputs;
 mod paging;
-mod problem;
 mod router;
 mod submit;
+mod submit_body;
 mod submit_form;
 mod tenants;
 mod tokens;
 
-pub use problem::JobFileError;
-pub(crate) use problem::Problem;
 pub(crate) use router::{openapi, router};
-
-/// Runs work that waits for files or the database on a thread where it may wait.
-///
-/// # Errors
-/// Those of the work.
-pub(crate) async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
-) -> Result<T, Problem> {
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => result,
-        Err(error) => Err(Problem::internal(&error)),
-    }
-}

@@ -1,12 +1,11 @@
 //! The results of a job.
 
+use super::caller::Caller;
 use super::extract::{Json, Path};
 use super::files::{FileBody, list_below, open_below, send};
 use super::jobs::visible_job;
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobRecord, Scope};
 use axum::extract::State;
 use axum::http::HeaderMap;

@@ -1,6 +1,6 @@
 //! Lists in pages. A page has a cursor, with which the caller asks for the next one.
 
-use super::Problem;
+use crate::problem::Problem;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};

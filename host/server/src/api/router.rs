@@ -1,10 +1,11 @@
 //! All routes, and the document that describes them.
 
 use super::{
-    Problem, actions, audit, components, events, failed_items, health, inside, jobs, logs, outputs,
-    submit, tenants, tokens,
+    actions, audit, components, events, failed_items, health, inside, jobs, logs, outputs, submit,
+    tenants, tokens,
 };
 use crate::app::Server;
+use crate::problem::Problem;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::HeaderValue;

@@ -1,11 +1,11 @@
 //! Reads the form with which a job and its entry script are submitted at once.
 
-use super::Problem;
+use super::caller::Caller;
 use super::components::{Upload, script_name};
-use super::submit::{MOST_JOB_FILE, SubmitBody};
+use super::submit_body::{MOST_JOB_FILE, SubmitBody};
 use crate::app::Server;
-use crate::auth::Caller;
 use crate::names::TenantName;
+use crate::problem::Problem;
 use crate::state::ScriptDigest;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};

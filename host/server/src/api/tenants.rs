@@ -1,12 +1,11 @@
 //! Tenants, for operators.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, Query, check_version, tagged};
 use super::paging::{Page, PageAsked};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::Caller;
 use crate::names::{TenantName, now};
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{Quotas, Scope, Tenant};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};

@@ -1,12 +1,12 @@
 //! Tokens, for operators and for those who may make tokens of their tenant.
 
+use super::caller::Caller;
 use super::extract::{Json, Path, Query};
 use super::paging::{Page, PageAsked};
-use super::problem::ProblemBody;
-use super::{Problem, blocking};
 use crate::app::Server;
-use crate::auth::{Caller, NewSecret, new_secret};
+use crate::auth::{NewSecret, new_secret};
 use crate::names::{TenantName, TokenId, now};
+use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{Scope, Scopes, TokenRecord};
 use axum::extract::State;
 use axum::http::StatusCode;

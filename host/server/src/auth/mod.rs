@@ -1,13 +1,10 @@
-//! Who calls the API, and what the caller may do.
+//! The secrets of callers, and how often they may call.
 //!
 //! - `secret`: makes the texts of tokens, and compares them;
-//! - `caller`: finds the token of a request;
 //! - `rates`: limits how many requests a token makes.
 
-mod caller;
 mod rates;
 mod secret;
 
-pub(crate) use caller::Caller;
 pub(crate) use rates::Rates;
-pub(crate) use secret::{NewSecret, new_secret};
+pub(crate) use secret::{NewSecret, id_in, matches, new_secret};

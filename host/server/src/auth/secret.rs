@@ -31,13 +31,13 @@ fn hash(text: &str) -> [u8; 32] {
 }
 
 /// The id in the text of a token. `None` if the text is not that of a token.
-pub(super) fn id_in(text: &str) -> Option<TokenId> {
+pub(crate) fn id_in(text: &str) -> Option<TokenId> {
     let (id, _) = text.strip_prefix(PREFIX)?.split_once('_')?;
     TokenId::try_from(id.to_owned()).ok()
 }
 
 /// Whether a token with this hash has this text. Takes the same time for all texts of one length.
-pub(super) fn matches(text: &str, expected: &[u8; 32]) -> bool {
+pub(crate) fn matches(text: &str, expected: &[u8; 32]) -> bool {
     hash(text).ct_eq(expected).into()
 }
 

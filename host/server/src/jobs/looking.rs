@@ -3,6 +3,7 @@
 
 use super::process::{JOB_FILE, JobProcesses};
 use crate::names::{JobId, TenantName};
+use crate::problem::JobFileError;
 use crate::state::WorkerNeeds;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -44,7 +45,7 @@ pub enum LookAnswer {
         notices: Vec<String>,
     },
     /// The errors in the job file.
-    Errors(Vec<crate::api::JobFileError>),
+    Errors(Vec<JobFileError>),
 }
 
 /// Why a job file could not be read.

@@ -2,7 +2,7 @@
 //! a job beyond that is in the job's directory.
 //!
 //! - `job`, `tenant`, `token`, `script`, `audit`: the records;
-//! - `sqlite`: the state in one file, and `schema` its tables.
+//! - `sqlite`: the state in one file, with `sqlite_jobs`, `sqlite_scripts` and `sqlite_values`; `schema`: its tables.
 
 mod audit;
 mod job;
@@ -11,6 +11,7 @@ mod script;
 mod sqlite;
 mod sqlite_jobs;
 mod sqlite_scripts;
+mod sqlite_values;
 mod tenant;
 mod token;
 

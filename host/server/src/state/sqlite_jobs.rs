@@ -1,7 +1,7 @@
 //! The table of jobs.
 
 use super::job::{JobFilter, JobPhase, JobRecord, JobWish};
-use super::sqlite::{
+use super::sqlite_values::{
     from_json, millis, optional_time, parsed, rows, signed, time, to_json, unsigned,
 };
 use super::{RequestKey, StateError, Submitted};

@@ -2,7 +2,7 @@
 
 use super::StateError;
 use super::script::{ScriptDigest, ScriptRecord};
-use super::sqlite::{millis, parsed, rows, signed, time, unsigned};
+use super::sqlite_values::{millis, parsed, rows, signed, time, unsigned};
 use crate::names::TenantName;
 use rusqlite::{Connection, Row, Transaction, params};
 

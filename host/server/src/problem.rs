@@ -265,3 +265,16 @@ impl From<NotATenantName> for Problem {
         Self::invalid(format!("the name of a tenant: expected {TENANT_NAME_EXPECTED}"))
     }
 }
+
+/// Runs work that waits for files or the database on a thread where it may wait.
+///
+/// # Errors
+/// Those of the work.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(error) => Err(Problem::internal(&error)),
+    }
+}

@@ -1,9 +1,9 @@
 //! Finds who makes a request.
 
-use super::secret::{id_in, matches};
-use crate::api::{Problem, blocking};
 use crate::app::Server;
+use crate::auth::{id_in, matches};
 use crate::names::{TenantName, TokenId, now};
+use crate::problem::{Problem, blocking};
 use crate::state::{AuditEntry, Scope, Scopes, TokenRecord};
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;

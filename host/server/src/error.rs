@@ -1,0 +1,38 @@
+//! Why a server could not run.
+
+use crate::state::StateError;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Why a server could not run. The text is a complete message for users.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The state's folder cannot be used.
+    #[error("{}: {error}", .path.display())]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// Another server uses the state.
+    #[error("another server uses {}: end it, or give another --state", .0.display())]
+    InUse(PathBuf),
+    /// The state cannot be used.
+    #[error(transparent)]
+    State(#[from] StateError),
+    /// The address cannot be used.
+    #[error(
+        "cannot listen at {address}: {error}; give another --listen, or end the program that uses it"
+    )]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        error: io::Error,
+    },
+    /// The server failed.
+    #[error("the server stops: {0}")]
+    Failed(io::Error),
+}
