@@ -67,7 +67,7 @@ pub use explain_json::explain_json;
 pub use follow::Follower;
 pub use history::{History, WorkerActivity};
 pub use log_folders::LogFolders;
-pub use logs::{LogFilter, logs_json, print_logs};
+pub use logs::{LOG_FOLDERS, LogFilter, logs_json, print_logs};
 pub use progress_line::Unit;
 pub use report_paths::{ParentFolder, ReportPaths};
 pub use reporters::{Reporter, Reporters};

@@ -93,7 +93,7 @@ fn attempts(logs: &LogFolders, id: MiniBatchId) -> io::Result<Vec<Event>> {
 
 /// The folders with the output of entry scripts, and the suffixes of their files, in the order in which they
 /// are shown.
-pub(super) const LOG_FOLDERS: [(&str, &str); 4] = [
+pub const LOG_FOLDERS: [(&str, &str); 4] = [
     ("user/entry_script_log", ".log.txt"),
     ("user/stdout", ".stdout.txt"),
     ("user/stderr", ".stderr.txt"),

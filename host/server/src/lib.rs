@@ -30,6 +30,6 @@ pub use folders::StateFolder;
 pub use jobs::{LOOK_COMMAND, LookAnswer, LookQuestion};
 pub use names::{JobId, TenantName};
 pub use options::ServeOptions;
-pub use problem::JobFileError;
+pub use problem::{JobFileError, ProblemBody};
 pub use serve::{Listening, openapi_text, serve};
 pub use state::WorkerNeeds;

@@ -16,19 +16,19 @@ pub(crate) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// What the body of an answer to a failed request says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub(crate) struct ProblemBody {
+pub struct ProblemBody {
     /// The kind of the problem, as a URN that programs can compare.
     #[serde(rename = "type")]
-    pub(crate) kind: String,
+    pub kind: String,
     /// The kind in words.
-    pub(crate) title: String,
+    pub title: String,
     /// The status of the answer.
-    pub(crate) status: u16,
+    pub status: u16,
     /// What was wrong, what is allowed, and what to do next.
-    pub(crate) detail: String,
+    pub detail: String,
     /// The errors in a job file, all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) errors: Vec<JobFileError>,
+    pub errors: Vec<JobFileError>,
 }
 
 /// An error in a job file.

@@ -19,6 +19,19 @@ pub struct UserConfig {
     pub cache_dir: Option<PathBuf>,
     /// The folder in which `run` creates job directories, and in which other commands search for jobs.
     pub jobs_root: Option<PathBuf>,
+    /// The servers that `--server` may name.
+    pub servers: Vec<ServerProfile>,
+}
+
+/// A server that `--server` may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerProfile {
+    /// The name.
+    pub name: String,
+    /// The address, such as `https://HOST:8470`.
+    pub url: String,
+    /// The file with the token. `None` if the environment has the token.
+    pub token_file: Option<PathBuf>,
 }
 
 impl UserConfig {
@@ -80,9 +93,38 @@ fn parse(path: &Path, text: &str, home: Option<&Path>, report: &ErrorReport) -> 
         onnxruntime: path_of("onnxruntime"),
         cache_dir: path_of("cache_dir"),
         jobs_root: path_of("jobs_root"),
+        servers: servers(&mut scope, home, report),
     };
     scope.report_unread();
     config
+}
+
+fn servers(
+    scope: &mut UnreadNames<'_>,
+    home: Option<&Path>,
+    report: &ErrorReport,
+) -> Vec<ServerProfile> {
+    let given = scope.named("servers").map(|given| given.value).unwrap_or_default();
+    let mut servers = Vec::new();
+    for (name, mut group) in given {
+        let url = group.text("url");
+        let token_file = group.text("token_file").and_then(|file| absolute(file, home, report));
+        match url {
+            Some(url) if url.value.starts_with("http://") || url.value.starts_with("https://") => {
+                servers.push(ServerProfile { name: name.value, url: url.value, token_file });
+            }
+            Some(url) => {
+                let message =
+                    format!("found {:?}; expected an address such as https://HOST:8470", url.value);
+                url.blame(report, message);
+            }
+            None if group.has("url") => {}
+            None => name
+                .blame(report, "has no url; add the server's address, such as https://HOST:8470"),
+        }
+        group.report_unread();
+    }
+    servers
 }
 
 /// Returns the absolute path of a setting. Relative paths are refused, because they would depend on the

@@ -20,13 +20,13 @@ const POLL_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
     #[command(flatten)]
-    job: AnyJobArgument,
+    pub(super) job: AnyJobArgument,
     /// Ends running mini-batches, too, instead of letting them finish within ten seconds.
     #[arg(long)]
-    at_once: bool,
+    pub(super) at_once: bool,
     /// Waits until the job has ended.
     #[arg(long)]
-    wait: bool,
+    pub(super) wait: bool,
 }
 
 /// Asks the job to end.

@@ -55,6 +55,13 @@ impl Config {
         Some(NamedLibrary { by: "onnxruntime in the user's config file", path })
     }
 
+    /// The address of a server with this name in the file, and the file with the token for it.
+    #[cfg(feature = "server")]
+    pub(super) fn server(&self, name: &str) -> Option<(String, Option<PathBuf>)> {
+        let found = self.file.servers.iter().find(|server| server.name == name)?;
+        Some((found.url.clone(), found.token_file.clone()))
+    }
+
     /// The folder of job directories: from the environment variable, or else from the file, or else `jobs`.
     pub(super) fn jobs_root(&self) -> PathBuf {
         let named = variable(JOBS_ROOT_VARIABLE).map(PathBuf::from);

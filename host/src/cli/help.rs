@@ -5,10 +5,24 @@ use clap::Command;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 /// An example of each command, as typed, and its page of the documentation.
-const EXAMPLES: [(&str, &str, &str); 26] = [
+const EXAMPLES: &[(&str, &str, &str)] = &[
     ("run", "sandmill run job.yaml --set mini_batch_size=100", "tutorial.md"),
     ("resume", "sandmill resume nightly --set error_threshold=-1", "troubleshooting.md"),
     ("node", "sandmill node --broker nats://broker:4222", "nodes.md"),
+    #[cfg(feature = "server")]
+    (
+        "serve",
+        "sandmill serve --state /var/lib/sandmill --policy /etc/sandmill/policy.yaml",
+        "server.md",
+    ),
+    #[cfg(feature = "server")]
+    (
+        "submit",
+        "sandmill submit job.yaml --component score.wasm --server https://jobs.example:8470",
+        "server.md",
+    ),
+    #[cfg(feature = "server")]
+    ("pause", "sandmill pause 06h2g1cqn0ght2dssqbxwrt9", "server.md"),
     ("plan", "sandmill plan job.yaml", "job-file.md"),
     ("status", "sandmill status nightly --watch", "troubleshooting.md"),
     ("jobs", "sandmill jobs --root /srv/jobs --state running", "operators.md"),
@@ -43,7 +57,7 @@ const EXAMPLES: [(&str, &str, &str); 26] = [
 ];
 
 /// The commands of other tools that users may type, and the equivalents here.
-const COMMANDS_OF_OTHER_TOOLS: [(&str, &str); 19] = [
+const COMMANDS_OF_OTHER_TOOLS: [(&str, &str); 18] = [
     ("ls", "jobs"),
     ("list", "jobs"),
     ("ps", "jobs"),
@@ -57,7 +71,6 @@ const COMMANDS_OF_OTHER_TOOLS: [(&str, &str); 19] = [
     ("init", "new"),
     ("create", "new"),
     ("start", "run"),
-    ("submit", "run"),
     ("retry", "resume"),
     ("continue", "resume"),
     ("log", "logs"),

@@ -26,45 +26,45 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, clap::Args)]
 pub(super) struct StatusArguments {
     #[command(flatten)]
-    job: AnyJobArgument,
+    pub(super) job: AnyJobArgument,
     /// Prints JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Updates every second, until the job has ended.
     #[arg(long)]
-    watch: bool,
+    pub(super) watch: bool,
     /// Exits as `run` did: 0 if the job is completed, 42 if it failed, 130 if it was cancelled; 3 if it has
     /// not ended.
     #[arg(long)]
-    exit_code: bool,
+    pub(super) exit_code: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct ExplainArguments {
     #[command(flatten)]
-    job: AnyJobArgument,
+    pub(super) job: AnyJobArgument,
     /// Prints JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 #[derive(Debug, clap::Args)]
 pub(super) struct LogArguments {
     #[command(flatten)]
-    job: AnyJobArgument,
+    pub(super) job: AnyJobArgument,
     /// Follows the output until the job ends; then exits as `status --exit-code` does.
     #[arg(short, long, conflicts_with_all = ["mini_batch", "json"])]
-    follow: bool,
+    pub(super) follow: bool,
     /// Prints JSON, one object per line, with worker, kind, file and line; for a mini-batch, the events of
     /// its attempts.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     /// Only the output of this worker's entry script, e.g. process003 or 3.
     #[arg(long, value_name = "NAME", conflicts_with = "mini_batch")]
-    worker: Option<String>,
+    pub(super) worker: Option<String>,
     /// Only this mini-batch: its attempts, their failures, and what was logged meanwhile.
     #[arg(long, value_name = "ID")]
-    mini_batch: Option<u64>,
+    pub(super) mini_batch: Option<u64>,
 }
 
 /// The exit code of a command that exits as the job did.

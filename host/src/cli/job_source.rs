@@ -65,6 +65,12 @@ impl AnyJobArgument {
         }
     }
 
+    /// The job as it was given.
+    #[cfg(feature = "server")]
+    pub(super) fn given(&self) -> Option<&Path> {
+        self.job.given()
+    }
+
     /// Whether the job was not given as a path.
     fn may_be_name(&self) -> bool {
         self.job.given().is_none_or(|given| only_name(given).is_some())

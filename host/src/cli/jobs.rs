@@ -30,13 +30,13 @@ pub(super) struct JobsArguments {
     datastores: DatastoresArgument,
     /// Only jobs of this tenant.
     #[arg(long, value_name = "NAME")]
-    tenant: Option<String>,
+    pub(super) tenant: Option<String>,
     /// Only jobs in this state; may be given many times.
     #[arg(long, value_name = "STATE")]
-    state: Vec<CurrentState>,
+    pub(super) state: Vec<CurrentState>,
     /// Prints JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
     #[command(flatten)]
     policy: super::PolicyArgument,
 }
@@ -187,7 +187,7 @@ fn table(jobs: &[FoundJob], holders: &[(u32, u32)], now: Timestamp) -> String {
 }
 
 /// The rows of a table, in columns.
-fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+pub(super) fn aligned<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
     let mut widths = [0; COLUMNS];
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {

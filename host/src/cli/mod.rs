@@ -46,6 +46,8 @@ mod plan_shown;
 mod policy;
 mod python;
 mod registry;
+#[cfg(feature = "server")]
+mod remote;
 mod resume;
 mod resume_stored;
 mod run;
@@ -82,6 +84,9 @@ use tools::{ToolArguments, ToolSettings};
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[cfg(feature = "server")]
+    #[command(flatten)]
+    server: remote::ServerArgument,
     #[command(flatten)]
     logging: LoggingArguments,
     #[command(flatten)]
@@ -106,6 +111,15 @@ enum Command {
     /// On SIGTERM or Ctrl-C, it finishes its requests and ends. Jobs that run go on, and the next server finds them.
     #[cfg(feature = "server")]
     Serve(serve::ServeArguments),
+    /// Submits a job to a server, and prints its id.
+    #[cfg(feature = "server")]
+    Submit(remote::SubmitArguments),
+    /// Pauses a job of a server: it finishes its running mini-batches, and waits until it is resumed.
+    #[cfg(feature = "server")]
+    Pause {
+        /// The id of the job.
+        job: String,
+    },
     /// Summarizes a job, shows its mini-batches, and runs nothing.
     Plan(plan::PlanArguments),
     /// Shows the state of a job.
@@ -229,7 +243,7 @@ pub fn main() -> ExitCode {
             return exit.into();
         }
     };
-    let result = cli.logging.begin().and_then(|()| serve(cli.command, &cli.logging));
+    let result = cli.logging.begin().and_then(|()| cli.run());
     match result {
         Ok(exit) => exit.into(),
         Err(problem) => {
@@ -237,6 +251,52 @@ pub fn main() -> ExitCode {
             problem.exit.into()
         }
     }
+}
+
+impl Cli {
+    fn run(self) -> Result<Exit, Problem> {
+        #[cfg(feature = "server")]
+        if let Some(exit) = on_server(&self.command, &self.server)? {
+            return Ok(exit);
+        }
+        serve(self.command, &self.logging)
+    }
+}
+
+/// Runs a command on a server. `None` if the command is about this machine.
+#[cfg(feature = "server")]
+fn on_server(command: &Command, server: &remote::ServerArgument) -> Result<Option<Exit>, Problem> {
+    let exit = match command {
+        Command::Submit(arguments) => remote::submit(arguments, &server.must_find()?)?,
+        Command::Pause { job } => remote::pause(&server.must_find()?, job)?,
+        Command::Jobs(arguments) => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            let states: Vec<_> = arguments.state.iter().map(ToString::to_string).collect();
+            remote::list(&server, &states, arguments.tenant.as_deref(), arguments.json)?
+        }
+        Command::Status(history::StatusArguments { job, json, watch, exit_code }) => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            remote::status(&server, job.given(), (*json, *watch, *exit_code))?
+        }
+        Command::Explain(history::ExplainArguments { job, json }) => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            remote::explain(&server, job.given(), *json)?
+        }
+        Command::Logs(history::LogArguments { job, follow, worker, .. }) => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            remote::logs(&server, job.given(), worker.as_deref(), *follow)?
+        }
+        Command::Cancel(cancel::CancelArguments { job, at_once, wait }) => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            remote::cancel(&server, job.given(), (*at_once, *wait))?
+        }
+        Command::Resume(arguments) => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            remote::resume(&server, arguments.job.given())?
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(exit))
 }
 
 fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> {
@@ -250,6 +310,9 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Node(arguments) => node::node(&arguments),
         #[cfg(feature = "server")]
         Command::Serve(arguments) => serve::serve(&arguments),
+        // `on_server` has run them.
+        #[cfg(feature = "server")]
+        Command::Submit(_) | Command::Pause { .. } => Ok(Exit::Completed),
         Command::Plan(arguments) => plan::plan(&arguments, logging),
         Command::Status(arguments) => history::status(&arguments),
         Command::Jobs(arguments) => jobs::jobs(&arguments),

@@ -22,10 +22,22 @@ pub(super) struct PolicyArgument {
     /// $SANDMILL_POLICY, else /etc/sandmill/policy.yaml if it exists].
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// The tenant for whom jobs run: `${tenant}` in the roots of the policy stands for its name, and a job file cannot choose
-    /// another one.
+}
+
+/// The tenant for whom a job runs.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(super) struct TenantArgument {
+    /// The tenant for whom the job runs: `${tenant}` in the roots of the policy stands for its name, and the job file cannot
+    /// choose another one.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
+}
+
+impl TenantArgument {
+    /// Reads the policy for this tenant, if one is given.
+    pub(super) fn policy(&self, policy: &PolicyArgument) -> Result<OperatorPolicy, Problem> {
+        policy.load_for(self.tenant.as_deref())
+    }
 }
 
 /// A name that a tenant may have, in place of the names of all tenants.
@@ -41,10 +53,14 @@ impl PolicyArgument {
     /// A policy file that exists but cannot be read, or is wrong, is an error. Otherwise, a user who can
     /// break the file could evade the policy.
     pub(super) fn load(&self) -> Result<OperatorPolicy, Problem> {
+        self.load_for(None)
+    }
+
+    fn load_for(&self, tenant: Option<&str>) -> Result<OperatorPolicy, Problem> {
         match self.which() {
-            Some(file) => OperatorPolicy::load_for(&file, self.tenant.as_deref())
+            Some(file) => OperatorPolicy::load_for(&file, tenant)
                 .map_err(|errors| Problem::each_line(&errors.to_string())),
-            None if self.tenant.is_some() => Err(Problem::usage(anyhow!(NO_POLICY))),
+            None if tenant.is_some() => Err(Problem::usage(anyhow!(NO_POLICY))),
             None => Ok(OperatorPolicy::default()),
         }
     }
@@ -52,8 +68,7 @@ impl PolicyArgument {
     /// Reads the policy as for the jobs of a tenant that does not exist, to find its errors.
     #[cfg(feature = "server")]
     pub(super) fn load_for_any_tenant(&self) -> Result<OperatorPolicy, Problem> {
-        let tenant = self.tenant.clone().or_else(|| Some(ANY_TENANT.to_owned()));
-        Self { tenant, ..self.clone() }.load()
+        self.load_for(Some(ANY_TENANT))
     }
 
     /// The path of the policy file; `None` if there is none.
@@ -133,7 +148,7 @@ mod tests {
     fn the_command_line_comes_before_the_environment() {
         let there = tempfile::NamedTempFile::new().unwrap();
         let gone = Path::new("/nonexistent/policy.yaml");
-        let given = PolicyArgument { policy: Some("a.yaml".into()), tenant: None };
+        let given = PolicyArgument { policy: Some("a.yaml".into()) };
         let none = PolicyArgument::default();
         let file = |argument: &PolicyArgument, variable: Option<&str>, default: &Path| {
             argument.file(variable.map(OsString::from), default)

@@ -6,7 +6,7 @@ use super::event_thread::FollowerArguments;
 use super::exit::{Exit, Problem};
 use super::job_source::{AnyJobArgument, JobSource};
 use super::logging::LoggingArguments;
-use super::policy::PolicyArgument;
+use super::policy::{PolicyArgument, TenantArgument};
 use super::registry::RegistryNames;
 use super::resume_stored::{self, ResumedFromStore};
 use super::run::{
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 pub(super) struct ResumeArguments {
     #[command(flatten)]
-    job: AnyJobArgument,
+    pub(super) job: AnyJobArgument,
     /// Sets KEY of the job file to VALUE. The other settings with which the job began stay in force. Only settings
     /// that do not change the rows may be set (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
@@ -41,6 +41,8 @@ pub(super) struct ResumeArguments {
     backends: BackendArguments,
     #[command(flatten)]
     policy: PolicyArgument,
+    #[command(flatten)]
+    tenant: TenantArgument,
     #[command(flatten)]
     broker: BrokerArgument,
     #[command(flatten)]
@@ -111,7 +113,7 @@ impl ResumeArguments {
             return refused(ClaimError::NoJobFile { dir, name: state.name });
         };
         let mut job_file = JobFile::new(&path, &self.sets(overrides));
-        let policy = self.policy.load()?;
+        let policy = self.tenant.policy(&self.policy)?;
         let registrations = &RegistryNames::with(latest);
         let context = LoadContext { policy: &policy, registrations, machine, uploads: &uploads };
         let spec = spec::load(&job_file.path, &job_file.overrides, context)
@@ -130,7 +132,7 @@ impl ResumeArguments {
     ) -> Result<JobToResume, Problem> {
         let mut options = Options::new(PathBuf::new(), this_program()?);
         options.cache_dir = config.cache_dir(self.cache_dir.as_deref());
-        options.policy = self.policy.load()?;
+        options.policy = self.tenant.policy(&self.policy)?;
         options.datastores = self.job.datastores.load()?;
         let policy = options.policy.clone();
         let resumed = resume_stored::fetch((view, store), &options.node())?;

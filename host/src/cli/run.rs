@@ -10,7 +10,7 @@ use super::event_thread::FollowerArguments;
 use super::exit::{Exit, Problem};
 use super::limit;
 use super::logging::LoggingArguments;
-use super::policy::{PolicyArgument, other_policy};
+use super::policy::{PolicyArgument, TenantArgument, other_policy};
 use super::registry::RegistryNames;
 use super::signer::SigningKeyArgument;
 use super::upload::{self, UploadArgument};
@@ -48,6 +48,8 @@ pub(super) struct JobArguments {
     #[command(flatten)]
     policy: PolicyArgument,
     #[command(flatten)]
+    tenant: TenantArgument,
+    #[command(flatten)]
     pub(super) datastores: DatastoresArgument,
     #[command(flatten)]
     pub(super) broker: BrokerArgument,
@@ -71,7 +73,7 @@ impl JobArguments {
     /// Options with the policy and the datastores, for a process that fetches the job first.
     pub(super) fn options(&self) -> Result<Options, Problem> {
         let mut options = Options::new(PathBuf::new(), this_program()?);
-        options.policy = self.policy.load()?;
+        options.policy = self.tenant.policy(&self.policy)?;
         options.datastores = self.datastores.load()?;
         Ok(options)
     }
@@ -96,7 +98,7 @@ impl JobArguments {
         (given, uploads): (Option<&GivenJob>, &[UploadedData]),
         counts: &OptionSettings,
     ) -> Result<LoadedJob, Problem> {
-        let policy = self.policy.load()?;
+        let policy = self.tenant.policy(&self.policy)?;
         let mut sets = self.all_sets(counts);
         let broker = self.broker.find();
         let machine = MachineSize { has_broker: broker.is_some(), ..this_machine() };
