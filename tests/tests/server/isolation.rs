@@ -97,7 +97,7 @@ fn no_route_works_without_a_token_or_shows_another_tenants_things() {
             let missing = [
                 ("id", if is_job { "zzzzzzzzzzzzzzzzzzzzzzzz" } else { "zzzzzzzzzzzz" }),
                 ("digest", "0000000000000000000000000000000000000000000000000000000000000000"),
-                ("name", "nobody-here"),
+                ("name", "no-such-tenant"),
                 ("path", file),
                 ("number", "0"),
             ];
