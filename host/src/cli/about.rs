@@ -37,6 +37,7 @@ pub(super) fn version(arguments: &VersionArguments) -> Result<Exit, Problem> {
     let features = [
         ("inference", cfg!(feature = "inference")),
         ("cuda", cfg!(feature = "cuda")),
+        ("server", cfg!(feature = "server")),
         ("stores", cfg!(feature = "stores")),
     ];
     let features: Vec<&str> =
