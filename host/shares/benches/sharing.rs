@@ -1,6 +1,8 @@
 //! How long it takes to share a cluster among 10,000 jobs. `cargo bench --package sandmill-shares` runs these
 //! benchmarks.
 
+#![expect(clippy::cast_possible_truncation, reason = "numbers of a benchmark are small")]
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use sandmill_shares::{
     JobRequest, Priority, Resources, ShareSettings, Shares, SlotSize, TenantSettings, Usage,

@@ -38,6 +38,8 @@ impl Shares {
 
     /// Changes what the cluster has, because nodes joined, drain or are lost. Workers on a lost node count until their
     /// jobs report them as given back. Meanwhile, jobs get no more workers than fit.
+    ///
+    /// The number of workers must be a real one, because sharing takes time in proportion to it.
     pub fn set_capacity(&mut self, capacity: Resources) {
         self.state.capacity = capacity;
     }

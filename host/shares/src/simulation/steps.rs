@@ -2,7 +2,7 @@
 
 use super::checks::Memory;
 use super::dice::SimulationRandom;
-use super::world::SimulatedWorld;
+use super::world::{KINDS, SimulatedWorld};
 use crate::{
     GpuKind, JobId, JobRequest, Limit, Priority, Quotas, Resources, ShareError, ShareSettings,
     Shares, SlotSize, TenantId, TenantSettings,
@@ -13,8 +13,6 @@ use std::time::Duration;
 
 const PRIORITIES: [Priority; 4] =
     [Priority::Low, Priority::Normal, Priority::High, Priority::Urgent];
-/// The kinds of GPUs.
-pub(super) const KINDS: [&str; 2] = ["H200", "L4"];
 const TENANTS: [&str; 6] = ["ant", "bee", "cat", "dog", "elk", "fox"];
 
 /// A random schedule.

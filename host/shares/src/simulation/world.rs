@@ -8,6 +8,9 @@ use crate::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The kinds of GPUs of random clusters and jobs.
+pub(super) const KINDS: [&str; 2] = ["H200", "L4"];
+
 /// A simulated cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct SimulatedWorld {

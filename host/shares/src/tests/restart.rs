@@ -15,6 +15,28 @@ fn the_stored_state_continues() {
     assert_eq!(restored.share(world.now), world.shares.share(world.now));
 }
 
+/// The server passes grants on as JSON.
+#[test]
+fn grants_are_readable_as_json() {
+    let mut world = world(2, &["a"]);
+    world.submit(request("a", "a", 4), 1000, SECOND).unwrap();
+    world.submit(request("b", "a", 4), 1000, SECOND).unwrap();
+    let grants = serde_json::to_value(world.shares.share(world.now)).unwrap();
+    let grant =
+        serde_json::json!({ "job": "a", "allowed": 2, "held": 2, "added": 2, "granted": 2 });
+    assert_eq!(grants["running"][0], grant);
+    let waiting = serde_json::json!({
+        "job": "b",
+        "reason": { "why": "busy", "resource": "workers", "asked": 1, "left": 0 },
+        "jobs_before": 0,
+        "share_millionths": 1_000_000,
+        "fair_share_millionths": 1_000_000,
+    });
+    assert_eq!(grants["waiting"][0], waiting);
+    let read: crate::Grants = serde_json::from_value(grants).unwrap();
+    assert_eq!(read.waiting.len(), 1);
+}
+
 #[test]
 fn a_job_that_knows_more_than_the_stored_state_is_right() {
     let mut world = world(4, &["a"]);
