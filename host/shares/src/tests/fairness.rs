@@ -65,7 +65,7 @@ fn usage_is_equal_for_demands_of_1_to_100() {
             let jobs = [1, 2, 4, 7, 11, 20, 33, 50, 75, 100][index];
             for job in 0..jobs {
                 let request = request(&format!("{name} {job}"), name, slots.div_ceil(10));
-                let length = SECOND * (1 + u32::try_from(index + job).unwrap() % 7);
+                let length = SECOND * (10 + 10 * (u32::try_from(index + job).unwrap() % 7));
                 world.submit(request, 1_000_000, length).unwrap();
             }
         }

@@ -17,6 +17,30 @@ fn a_gang_starts_with_all_its_workers() {
     assert_eq!((world.workers("small"), world.workers("gang")), (2, 2));
 }
 
+/// What is free is kept for the gang that comes first, although another job could use it.
+#[test]
+fn free_workers_are_kept_for_the_gang_that_comes_first() {
+    let mut world = world(6, &["first", "gang", "small"]);
+    world.submit(request("first", "first", 6), 1000, SECOND).unwrap();
+    world.share();
+    let mut gang = request("gang", "gang", 2);
+    gang.minimum_workers = 2;
+    world.submit(gang, 1000, SECOND).unwrap();
+    world.submit(request("small", "small", 6), 1000, SECOND).unwrap();
+    let mut held = Vec::new();
+    for given_back in 0..=4 {
+        world.shares.gave_back(&"first".into(), given_back, world.now).unwrap();
+        let grants = world.shares.share(world.now);
+        let jobs = grants.running.iter().map(|grant| (grant.job.to_string(), grant.held));
+        held.push(jobs.collect::<Vec<_>>());
+    }
+    let expected = [&[6][..], &[5], &[4, 2], &[3, 2, 1], &[2, 2, 2]];
+    for (held, expected) in held.iter().zip(expected) {
+        let names = ["first", "gang", "small"].map(str::to_owned);
+        assert_eq!(*held, names.into_iter().zip(expected.iter().copied()).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_gang_that_never_fits_does_not_hold_up_others() {
     let mut world = world(4, &["t"]);
