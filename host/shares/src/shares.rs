@@ -71,7 +71,7 @@ impl Shares {
             return Err(ShareError::Quota { tenant: job.tenant, excess });
         }
         self.state.submitted += 1;
-        self.state.jobs.insert(id, job);
+        self.state.add_job(id, job);
         Ok(())
     }
 

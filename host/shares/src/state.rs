@@ -51,6 +51,17 @@ impl State {
         self.latest
     }
 
+    /// Adds a job of a known tenant. Jobs of one tenant or user share the text of its name, which makes sharing faster.
+    pub(crate) fn add_job(&mut self, id: JobId, mut job: Job) {
+        if let Some((name, tenant)) = self.tenants.get_key_value(&job.tenant) {
+            job.tenant = name.clone();
+            if let Some((name, _)) = tenant.users.get_key_value(&job.user) {
+                job.user = name.clone();
+            }
+        }
+        self.jobs.insert(id, job);
+    }
+
     pub(crate) fn jobs_of<'a>(&'a self, tenant: &'a TenantId) -> impl Iterator<Item = &'a Job> {
         self.jobs.values().filter(move |job| job.tenant == *tenant)
     }

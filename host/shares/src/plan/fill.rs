@@ -24,8 +24,20 @@ pub(super) struct Step {
     pub(super) workers: u64,
 }
 
-/// The share by weight and the usage by weight. The tenant with the least is next.
+/// As [`PlannedTenant::key`](super::table::PlannedTenant::key) returns it.
 type TenantKey = (u64, i128);
+
+/// A tenant in one phase.
+#[derive(Debug, Default)]
+struct Turn {
+    walk: Walk,
+    /// Sizes of workers, each with the number of workers that was refused and why. The jobs that follow with this size
+    /// and as many workers are refused as well.
+    refused: Vec<(usize, u64, Refusal)>,
+}
+
+/// How many sizes a turn remembers. Most tenants have few sizes.
+const MAX_REFUSED: usize = 8;
 
 /// Progressive filling.
 #[derive(Debug)]
@@ -49,15 +61,15 @@ impl<'t, 'a> Fill<'t, 'a> {
 
     fn run_phase(&mut self, queues: &Queues, phase: Phase) {
         let tenants = 0..self.table.tenants.len();
-        let mut walks: Vec<Walk> = tenants.clone().map(|_| Walk::default()).collect();
+        let mut turns: Vec<Turn> = tenants.clone().map(|_| Turn::default()).collect();
         let mut heap = BinaryHeap::new();
         for tenant in tenants.filter(|tenant| self.has_part(*tenant, phase)) {
-            if let Some(index) = queues.next(&mut walks[tenant], tenant, self.table) {
+            if let Some(index) = queues.next(&mut turns[tenant].walk, tenant, self.table) {
                 heap.push(Reverse((self.key(index), tenant)));
             }
         }
         while let Some(Reverse((key, tenant))) = heap.pop() {
-            if let Some(key) = self.give(queues, &mut walks[tenant], key, tenant, phase) {
+            if let Some(key) = self.give(queues, &mut turns[tenant], key, tenant, phase) {
                 heap.push(Reverse((key, tenant)));
             }
         }
@@ -73,12 +85,7 @@ impl<'t, 'a> Fill<'t, 'a> {
     fn key(&self, index: usize) -> TenantKey {
         let job = &self.table.jobs[index];
         let tenant = &self.table.tenants[job.tenant];
-        let weight = tenant.weight();
-        // Shares are at most 2^40.
-        let share = (tenant.portion.dominant << 20) / u64::from(weight);
-        let usage = tenant.portion.usage_key(job, &self.table.sizes[job.size]) * (1 << 20)
-            / i128::from(weight);
-        (share, usage)
+        tenant.key(job, &self.table.sizes[job.size])
     }
 
     /// Gives workers to the tenant's next job, or finds that the tenant's turn is over because its next job has a
@@ -86,29 +93,56 @@ impl<'t, 'a> Fill<'t, 'a> {
     fn give(
         &mut self,
         queues: &Queues,
-        walk: &mut Walk,
+        turn: &mut Turn,
         key: TenantKey,
         tenant: usize,
         phase: Phase,
     ) -> Option<TenantKey> {
         loop {
-            let index = queues.next(walk, tenant, self.table)?;
+            let index = queues.next(&mut turn.walk, tenant, self.table)?;
             let next_key = self.key(index);
             if next_key > key {
                 return Some(next_key);
             }
-            let workers = self.table.jobs[index].step();
-            let refusal = self.check(index, workers, phase);
+            let refusal = self.refuse(index, turn, phase);
             if let Some(refusal) = refusal {
                 self.table.jobs[index].refusal = refusal;
             } else {
-                self.take(index, workers);
+                self.take(index, self.table.jobs[index].step());
             }
-            queues.go_on(walk, tenant, self.table, refusal.is_some());
+            queues.go_on(&mut turn.walk, tenant, self.table, refusal.is_some());
             if refusal.is_none() {
-                return queues.next(walk, tenant, self.table).map(|index| self.key(index));
+                let next = queues.next(&mut turn.walk, tenant, self.table);
+                return next.map(|index| self.key(index));
             }
         }
+    }
+
+    /// As [`Self::check`], but faster if a job of the same size was refused.
+    fn refuse(&self, index: usize, turn: &mut Turn, phase: Phase) -> Option<Refusal> {
+        let job = &self.table.jobs[index];
+        if job.target >= job.most {
+            return Some(Refusal::NothingToDo);
+        }
+        let workers = job.step();
+        let mut refused = turn.refused.iter();
+        let same = refused.find(|(size, least, _)| *size == job.size && *least <= workers);
+        if let Some((.., refusal)) = same {
+            return Some(*refusal);
+        }
+        let refusal = self.check(index, workers, phase)?;
+        let holds_for_size = match refusal {
+            // The tenant's first worker may be beyond its fair share.
+            Refusal::Phase => self.table.tenants[job.tenant].portion.workers > 0,
+            Refusal::NothingToDo | Refusal::RunningJobs => false,
+            Refusal::Limit(_) | Refusal::Month(_) | Refusal::Capacity(_) | Refusal::Reserved(_) => {
+                true
+            }
+        };
+        if holds_for_size && turn.refused.len() < MAX_REFUSED {
+            turn.refused.push((job.size, workers, refusal));
+        }
+        Some(refusal)
     }
 
     fn take(&mut self, job: usize, workers: u64) {
@@ -125,9 +159,6 @@ impl<'t, 'a> Fill<'t, 'a> {
         let job = &self.table.jobs[index];
         let tenant = &self.table.tenants[job.tenant];
         let size = &self.table.sizes[job.size];
-        if job.target >= job.most {
-            return Some(Refusal::NothingToDo);
-        }
         if let Some(sum) = tenant.used_up(size) {
             return Some(Refusal::Month(sum));
         }

@@ -23,6 +23,5 @@ pub(crate) fn plan(state: &State, now: Duration) -> Grants {
     let queues = Queues::new(&table);
     let (taken, steps) = Fill::run(&mut table, &queues);
     let added = hand_out::hand_out(&mut table, &steps);
-    let order = queues.in_order(&table);
-    Plan { table: &table, order, taken, added, now }.grants(state)
+    Plan { table: &table, order: queues.arrivals, taken, added, now }.grants(state)
 }

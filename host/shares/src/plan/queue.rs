@@ -3,12 +3,15 @@
 use super::table::Table;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::ops::Range;
 
 /// The jobs of all tenants in their order.
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// Indices of jobs. The jobs of a [`UserJobs`] follow each other.
+    /// Indices of jobs: the jobs of each tenant in turn, by class and submission.
+    pub(super) arrivals: Vec<usize>,
+    /// The same, but the jobs of a [`UserJobs`] follow each other.
     order: Vec<usize>,
     /// For each tenant its classes, the highest first.
     tenants: Vec<Vec<Class>>,
@@ -39,12 +42,16 @@ type UserKey = (u64, i128, u64);
 
 impl Queues {
     pub(super) fn new(table: &Table<'_>) -> Self {
-        let jobs = table.jobs.iter().zip(0..);
-        let mut keys: Vec<(usize, Reverse<u64>, usize, u64, usize)> = jobs
-            .map(|(job, index)| (job.tenant, Reverse(job.class), job.user, job.sequence, index))
-            .collect();
-        keys.sort_unstable();
-        let order: Vec<usize> = keys.into_iter().map(|(.., index)| index).collect();
+        let arrivals = arrivals(table);
+        let mut order = arrivals.clone();
+        // Most classes have few users, and jobs of one user keep their order.
+        let same_class = |a: &usize, b: &usize| {
+            let (a, b) = (&table.jobs[*a], &table.jobs[*b]);
+            (a.tenant, a.class) == (b.tenant, b.class)
+        };
+        for class in order.chunk_by_mut(same_class) {
+            class.sort_by_key(|index| table.jobs[*index].user);
+        }
         let mut tenants: Vec<Vec<Class>> = table.tenants.iter().map(|_| Vec::new()).collect();
         let mut last = None;
         for (position, index) in order.iter().enumerate() {
@@ -63,7 +70,7 @@ impl Queues {
             }
             last = Some((job.tenant, job.class, job.user));
         }
-        Self { order, tenants }
+        Self { arrivals, order, tenants }
     }
 
     /// The job that is next. `None` if the walk is over.
@@ -83,10 +90,14 @@ impl Queues {
     /// Goes on after the job that was next. `is_done`: whether this job gets no more workers. If it is not, it has got
     /// workers.
     pub(super) fn go_on(&self, walk: &mut Walk, tenant: usize, table: &Table<'_>, is_done: bool) {
-        if let Some(Reverse((_, at))) = walk.heap.pop() {
-            walk.done[at] += usize::from(is_done);
-            if let Some(key) = self.key(walk, tenant, at, table) {
-                walk.heap.push(Reverse((key, at)));
+        let Some(Reverse((_, at))) = walk.heap.peek() else { return };
+        let at = *at;
+        walk.done[at] += usize::from(is_done);
+        let key = self.key(walk, tenant, at, table);
+        if let Some(mut top) = walk.heap.peek_mut() {
+            match key {
+                Some(key) => *top = Reverse((key, at)),
+                None => drop(PeekMut::pop(top)),
             }
         }
     }
@@ -101,17 +112,17 @@ impl Queues {
     fn key(&self, walk: &Walk, tenant: usize, at: usize, table: &Table<'_>) -> Option<UserKey> {
         let job = &table.jobs[self.job(walk, tenant, at)?];
         let user = &table.users[job.user];
-        let usage = user.usage_key(job, &table.sizes[job.size]);
+        let usage = i128::from(user.usage) - i128::from(job.bonus(&table.sizes[job.size]));
         Some((user.dominant, usage, job.sequence))
     }
+}
 
-    /// All jobs of each tenant in turn, by class and submission.
-    pub(super) fn in_order(&self, table: &Table<'_>) -> Vec<usize> {
-        let mut order = self.order.clone();
-        order.sort_by_key(|index| {
-            let job = &table.jobs[*index];
-            (job.tenant, Reverse(job.class), job.sequence)
-        });
-        order
+/// The jobs of each tenant in turn, by class and submission.
+fn arrivals(table: &Table<'_>) -> Vec<usize> {
+    let mut tenants: Vec<Vec<(Reverse<u64>, u64, usize)>> = vec![Vec::new(); table.tenants.len()];
+    for (index, job) in table.jobs.iter().enumerate() {
+        tenants[job.tenant].push((Reverse(job.class), job.sequence, index));
     }
+    tenants.iter_mut().for_each(|jobs| jobs.sort_unstable());
+    tenants.into_iter().flatten().map(|(.., index)| index).collect()
 }

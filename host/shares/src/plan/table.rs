@@ -79,6 +79,8 @@ pub(super) struct PlannedTenant<'a> {
     pub(super) id: &'a TenantId,
     pub(super) state: &'a Tenant,
     pub(super) portion: Portion,
+    /// The decayed usage by weight.
+    weighted_usage: i128,
     /// What the tenant gets of each resource.
     pub(super) target: Vec<u64>,
     /// The jobs that get workers.
@@ -253,19 +255,17 @@ impl Portion {
         let sums = parts.map(|(sum, part)| sum.saturating_add(part.saturating_mul(workers)));
         sums.max().unwrap_or(0)
     }
-
-    /// The usage that decides between equal shares. Smaller values come first. It favours the one whose next job holds
-    /// its next workers already.
-    pub(super) fn usage_key(&self, next: &PlannedJob, size: &PlannedSize) -> i128 {
-        let bonus = if next.target + next.step() <= next.held { size.slice } else { 0 };
-        i128::from(self.usage) - i128::from(bonus)
-    }
 }
 
 impl PlannedJob {
     /// How many workers the job gets next, if it gets any.
     pub(super) fn step(&self) -> u64 {
         if self.target == 0 { self.minimum } else { 1 }
+    }
+
+    /// The usage that is not counted when equal shares contend, because the job holds its next workers already.
+    pub(super) fn bonus(&self, size: &PlannedSize) -> u64 {
+        if self.target + self.step() <= self.held { size.slice } else { 0 }
     }
 }
 
@@ -309,6 +309,7 @@ impl<'a> PlannedTenant<'a> {
             id,
             state: tenant,
             portion: Portion::new(usage, count),
+            weighted_usage: by_weight(usage, tenant.settings.weight.get()),
             target: vec![0; count],
             target_jobs: 0,
             held: vec![0; count],
@@ -329,6 +330,16 @@ impl<'a> PlannedTenant<'a> {
 
     pub(super) fn weight(&self) -> u32 {
         self.state.settings.weight.get()
+    }
+
+    /// The share by weight, and the usage by weight. The tenant whose next job leads to the least is next.
+    pub(super) fn key(&self, next: &PlannedJob, size: &PlannedSize) -> (u64, i128) {
+        // Shares are at most 2^40.
+        let share = (self.portion.dominant << 20) / u64::from(self.weight());
+        // The division takes long, and most jobs get no bonus.
+        let bonus = next.bonus(size);
+        let bonus = if bonus == 0 { 0 } else { by_weight(bonus, self.weight()) };
+        (share, self.weighted_usage - bonus)
     }
 
     /// The fair share in millionths.
@@ -369,6 +380,10 @@ fn used_up(tenant: &Tenant, uses_gpus: bool, now: Duration) -> Option<MonthSum> 
         };
         is_relevant && month(tenant, *sum, now).is_some_and(is_used_up)
     })
+}
+
+fn by_weight(usage: u64, weight: u32) -> i128 {
+    (i128::from(usage) << 20) / i128::from(weight)
 }
 
 /// The amount of a hard limit.
