@@ -17,8 +17,8 @@ pub struct ShareSettings {
     /// The percentage `r` of the reservation for newcomers. While `n` tenants have jobs, `(r/100)^n` of the cluster
     /// stays free for other tenants. 10 by default, at most 99.
     pub newcomers_percent: u32,
-    /// Two tenants or users with equal shares contend for one slot. The one that has the slot keeps it until it is
-    /// this time of one worker's usage in front of the other. A minute by default.
+    /// If two tenants or users with equal shares contend for one slot, the one that has the slot keeps it until its
+    /// usage exceeds the other's by what one worker uses in this time. A minute by default.
     pub time_slice: Duration,
 }
 
