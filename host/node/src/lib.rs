@@ -60,6 +60,7 @@ mod real_paths;
 mod run;
 mod script_files;
 mod setup;
+mod shared_files;
 mod single_file;
 mod staging;
 mod start;

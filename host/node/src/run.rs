@@ -11,6 +11,7 @@ use super::object_waits::{ObjectWaits, ObjectsArrived, Requests};
 use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
 use super::setup::for_worker;
+use super::shared_files;
 use crate::files::ManifestObject;
 use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
@@ -21,7 +22,7 @@ use crate::protocol::{
 };
 use crate::store::{JobObjects, StagingReport};
 use std::collections::{HashSet, VecDeque};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
@@ -280,11 +281,24 @@ impl RunningJob {
         self.pool.queue(worker, &ToWorker::Run(assignment));
     }
 
-    /// Gives a worker an attempt when its objects are here, after those that were assigned to it before.
-    fn assign(&mut self, worker: WorkerId, assignment: Assignment) {
-        let Some(waits) = &mut self.waits else { return self.give(worker, assignment) };
+    /// Gives a worker an attempt when its objects are here, after those that were assigned to it before. Returns messages
+    /// for the machine.
+    fn assign(&mut self, worker: WorkerId, mut assignment: Assignment) -> Vec<NodeMessage> {
+        let (id, attempt) = (assignment.mini_batch.id, assignment.attempt);
+        let Some(waits) = &mut self.waits else {
+            self.give(worker, assignment);
+            return Vec::new();
+        };
+        let was_awaited = assignment.must_fetch();
+        let is_fetched = |path: &Path| self.objects.holds(path);
+        let other = shared_files::take(&mut assignment, &self.reads, is_fetched);
+        if !other.is_empty() {
+            return vec![NodeMessage::Unfetched(worker, id, attempt, other)];
+        }
         if !assignment.must_fetch() && !waits.has_queue(worker) {
-            return self.give(worker, assignment);
+            self.give(worker, assignment);
+            let fetched = was_awaited.then_some(NodeMessage::Fetched(worker, id, attempt));
+            return fetched.into_iter().collect();
         }
         let reads = assignment.mini_batch.reads();
         let objects = assignment.objects.iter().map(|object| {
@@ -301,6 +315,7 @@ impl RunningJob {
         {
             copies.fetcher.fetch(number, spill);
         }
+        Vec::new()
     }
 
     /// Drops what these requests have fetched.
@@ -448,7 +463,7 @@ impl RunningJob {
     fn act(&mut self, action: NodeAction) -> Vec<NodeMessage> {
         match action {
             NodeAction::Spawn(worker, gpu) => return vec![self.spawn(worker, gpu)],
-            NodeAction::Assign(worker, assignment) => self.assign(worker, assignment),
+            NodeAction::Assign(worker, assignment) => return self.assign(worker, assignment),
             NodeAction::Withdraw(worker, id, attempt) => return self.withdraw(worker, id, attempt),
             NodeAction::AssignFirst(worker, assignment) => {
                 self.pool.queue(worker, &ToWorker::RunFirst(assignment));

@@ -2,6 +2,7 @@
 
 use super::agent_error::AgentError;
 use super::agent_options::{AgentOptions, LoadJob, Wish};
+use super::broker_watch::BrokerWatch;
 use super::job_part::take_part;
 use super::leading::Leading;
 use super::part_end::PartEnd;
@@ -84,6 +85,8 @@ pub(crate) fn run_agent(
         left_for_room: BTreeMap::new(),
         id: random_name(),
         roll_call: None,
+        start: Instant::now(),
+        broker: BrokerWatch::default(),
     };
     runtime.block_on(Box::pin(agent.drive(cancel)));
     Ok(())
@@ -111,6 +114,9 @@ struct Agent {
     id: String,
     /// When the last roll call was answered. `None` if none was.
     roll_call: Option<Instant>,
+    /// When the agent began.
+    start: Instant,
+    broker: BrokerWatch,
 }
 
 impl Agent {
@@ -119,6 +125,8 @@ impl Agent {
         let mut is_stopping = false;
         loop {
             self.reap(is_stopping);
+            let word = self.broker.look(self.bus.is_connected(), self.start.elapsed());
+            word.iter().for_each(|word| self.say(word));
             let has_ended = is_stopping && self.parts.is_empty();
             match &mut self.leading {
                 Some(leading) if has_ended => return leading.hand_over(&self.bus),
@@ -222,7 +230,8 @@ impl Agent {
         }
         if offer.protocol != BUS_PROTOCOL || offer.version != env!("CARGO_PKG_VERSION") {
             self.say(&format!(
-                "the job {job} is not for this agent: its leader has version {}, and this is version {}",
+                "the job {job} is not for this agent: its leader has version {}, and this is version {}; install one version on \
+                 all machines",
                 printable(&offer.version),
                 env!("CARGO_PKG_VERSION")
             ));

@@ -60,6 +60,11 @@ impl JobPart {
     pub(super) fn continue_for(&mut self, asked: &JobForNode) {
         let is_same = self.asked.as_ref().is_some_and(|before| is_same_work(before, asked));
         let Some(work) = self.work.as_mut().filter(|_| is_same) else {
+            (self.options.say)(&format!(
+                "the next leader of the job {} has other settings or another entry script; the workers here end, and the \
+                 machine takes part anew",
+                printable(&self.offer.job)
+            ));
             self.end = Some(PartEnd::Followed);
             return;
         };

@@ -1,12 +1,12 @@
-//! What the leader knows about the objects of stores that its mini-batches read. A node gets this with each attempt, and
-//! fetches the objects by itself.
+//! What the leader knows about the files that its mini-batches read: objects of stores, and files in folders that the machines
+//! share. A node gets this with each attempt. It fetches the objects, and compares the files with those that it has.
 
-use crate::dataset::{Manifest, ManifestObject};
+use crate::dataset::{Manifest, ManifestObject, OpenRoot};
 use crate::model::{MiniBatchId, Source};
 use crate::protocol::{Assignment, GrantedObject};
 use std::collections::HashMap;
 
-/// The objects of the mini-batches that have not ended.
+/// The files of the mini-batches that have not ended.
 #[derive(Debug)]
 pub(crate) struct GrantedObjects {
     sources: Vec<KnownSource>,
@@ -18,22 +18,25 @@ struct KnownSource {
     source: Source,
     /// `None` until it is opened.
     manifest: Option<Manifest>,
+    /// The folder, if it is not in a store. `None` until it is opened.
+    folder: Option<OpenRoot>,
 }
 
 impl GrantedObjects {
-    /// The objects of a job with these sources.
+    /// The files of a job with these sources.
     pub(crate) fn new(sources: &[Source]) -> Self {
-        let known = |source: &Source| KnownSource { source: source.clone(), manifest: None };
+        let known =
+            |source: &Source| KnownSource { source: source.clone(), manifest: None, folder: None };
         Self { sources: sources.iter().map(known).collect(), known: HashMap::new() }
     }
 
-    /// Whether a source is in a store.
+    /// Whether mini-batches read files.
     pub(crate) fn exist(&self) -> bool {
-        self.sources.iter().any(|known| known.source.manifest.is_some())
+        !self.sources.is_empty()
     }
 
-    /// Looks up the objects among the files of a mini-batch, each with the index of its source. Returns the positions of
-    /// those that cannot be fetched, with the reasons.
+    /// Looks up the files of a mini-batch, each with the index of its source. Returns the positions of those that cannot be
+    /// fetched, with the reasons.
     pub(super) fn find(&mut self, id: MiniBatchId, files: &[(u32, &str)]) -> Vec<(u32, String)> {
         let mut found = Vec::new();
         let mut failed = Vec::new();
@@ -49,7 +52,7 @@ impl GrantedObjects {
         failed
     }
 
-    /// Adds to an attempt what is known about the objects that its node must fetch.
+    /// Adds to an attempt what is known about the files that its node must fetch or compare.
     pub(super) fn add_to(&self, assignment: &mut Assignment) {
         let batch = &assignment.mini_batch;
         let known = self.known.get(&batch.id).map(Vec::as_slice).unwrap_or_default();
@@ -58,7 +61,7 @@ impl GrantedObjects {
         assignment.objects = objects.iter().filter(is_open).copied().collect();
     }
 
-    /// Forgets the objects of mini-batches that have ended.
+    /// Forgets the files of mini-batches that have ended.
     pub(super) fn forget(&mut self, ids: &[MiniBatchId]) {
         for id in ids {
             self.known.remove(id);
@@ -67,9 +70,13 @@ impl GrantedObjects {
 }
 
 impl KnownSource {
-    /// What is known about an object, or why it cannot be fetched. `None` if the source is not in a store.
+    /// What is known about a file, or why it cannot be fetched. `None` if a shared folder does not have it: then the worker
+    /// reports what is wrong.
     fn find(&mut self, name: &str) -> Option<Result<ManifestObject, String>> {
-        self.source.manifest.as_ref()?;
+        if self.source.manifest.is_none() {
+            let folder = self.folder.get_or_insert_with(|| OpenRoot::open(&self.source.root));
+            return folder.version_of(name).map(|found| Ok(found.into()));
+        }
         let manifest = match self.manifest.take() {
             Some(manifest) => Ok(Some(manifest)),
             None => Manifest::open_source(&self.source),
@@ -107,9 +114,12 @@ mod tests {
             manifest: Some(path("list/manifest")),
             ..Source::new("stored", path("data/in"))
         };
+        fs::create_dir(path("local")).unwrap();
+        fs::write(path("local/a"), "text").unwrap();
+        let here = ManifestObject::from(FileVersion::from(&path("local/a").metadata().unwrap()));
         let mut objects = GrantedObjects::new(&[Source::new("local", path("local")), stored]);
         assert!(objects.exist());
-        let files = [(0, "a"), (1, "b"), (1, "a"), (1, "none"), (7, "a")];
+        let files = [(0, "missing"), (1, "b"), (1, "a"), (1, "none"), (7, "a"), (0, "a")];
         let failed = objects.find(MiniBatchId(4), &files);
         assert_eq!(failed.iter().map(|(file, _)| *file).collect::<Vec<_>>(), [1, 3]);
         let work = MiniBatchWork::Files(["a", "b"].into());
@@ -120,11 +130,12 @@ mod tests {
             objects: Vec::new(),
         };
         objects.add_to(&mut assignment);
-        assert_eq!(assignment.objects, [GrantedObject { file: 2, known: object }]);
+        let known = |file, known| GrantedObject { file, known };
+        assert_eq!(assignment.objects, [known(2, object), known(5, here)]);
         // A node could not fetch it.
         assignment.mini_batch.set_unfetched(vec![(2, "gone".to_owned())]);
         objects.add_to(&mut assignment);
-        assert_eq!(assignment.objects, []);
+        assert_eq!(assignment.objects, [known(5, here)]);
         objects.forget(&[MiniBatchId(4)]);
         assignment.mini_batch.set_unfetched(Vec::new());
         objects.add_to(&mut assignment);

@@ -8,6 +8,7 @@ mod agent;
 mod agent_error;
 mod agent_options;
 mod assignment;
+mod broker_watch;
 mod cancel_check;
 mod disk_watch;
 mod durable;

@@ -4,6 +4,7 @@ mod joining;
 mod orders;
 mod reading;
 
+use super::broker_watch::BrokerWatch;
 use super::granted_objects::GrantedObjects;
 use super::lead_news::{LeadAnnouncer, LeadKeeper};
 use super::leader_identity::LeaderIdentity;
@@ -84,6 +85,7 @@ pub(crate) struct RemoteNodes {
     pending: VecDeque<NodeReports>,
     /// The packs of nodes that the leader has read, until they are committed.
     packs: UncommittedPacks,
+    broker: BrokerWatch,
     /// Notices that the user has had. An agent that declines a job may return.
     said: BTreeSet<String>,
     offer_at: Duration,
@@ -136,6 +138,7 @@ impl RemoteNodes {
             backends: None,
             pending: VecDeque::new(),
             packs: UncommittedPacks::default(),
+            broker: BrokerWatch::default(),
             said: BTreeSet::new(),
             offer_at: Duration::ZERO,
             looked: Duration::ZERO,
@@ -241,6 +244,9 @@ impl RemoteNodes {
             self.offer();
         }
         self.say_if_nodes_are_missing(now);
+        if let Some(word) = self.broker.look(self.bus.is_connected(), now) {
+            self.notice(NodeId::ONLY, word);
+        }
         self.flush_links();
     }
 
@@ -320,7 +326,7 @@ impl RemoteNodes {
             NodeId::ONLY,
             format!(
                 "{found}{why}: a machine takes part while `sandmill node` runs on it with the same --broker, and \
-                 if it has the job store {}; {}",
+                 if it has the job store {}; `sandmill doctor --broker URL` lists these machines and their versions; {}",
                 self.work.store,
                 self.leader.signer_advice()
             ),

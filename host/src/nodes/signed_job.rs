@@ -6,6 +6,7 @@ use crate::bus::{ExpectedJob, JobForNode, Offer, OfferError};
 use crate::engine::without_chosen_backends;
 use crate::model::printable;
 use crate::spec::{JobSpec, OperatorPolicy, SignerRefusal};
+use std::path::PathBuf;
 
 /// Why an agent takes no part in an offered job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,12 +41,14 @@ pub(super) fn check_asked(asked: &JobForNode, offer: &Offer) -> Result<(), Agent
     if is_signed { Ok(()) } else { Err(AgentError::NotSigned) }
 }
 
-/// Whether a leader asks for the work that an earlier leader of the run has asked of the same node.
+/// Whether a leader asks for the work that an earlier leader of the run has asked of the same node. The path of the job file
+/// does not count, because each leader has its own: [`JobForNode::source`] has the text, and the files of the inputs are
+/// compared when they are granted.
 pub(super) fn is_same_work(before: &JobForNode, asked: &JobForNode) -> bool {
     let unsalted = |job: &JobForNode| {
         let expected = job.expected.clone();
         let expected = expected.map(|expected| ExpectedJob { salt: String::new(), ..expected });
-        JobForNode { proof: String::new(), expected, ..job.clone() }
+        JobForNode { proof: String::new(), job_file: PathBuf::new(), expected, ..job.clone() }
     };
     unsalted(before) == unsalted(asked)
 }
@@ -92,4 +95,38 @@ pub(super) fn differing_settings(
     let added = node.iter().filter(|(name, _)| !is_known(name));
     let changed = changed.map(|(name, _)| name.clone());
     changed.chain(added.map(|(name, _)| printable(name).into_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{ContentRef, NodeId};
+
+    #[test]
+    fn the_path_of_the_job_file_does_not_change_the_work() {
+        let source = ContentRef { sha256: [1; 32], bytes: 1 };
+        let before = JobForNode {
+            node: NodeId(3),
+            proof: "one".to_owned(),
+            store: "/shared/jobs".to_owned(),
+            tenant: "default".to_owned(),
+            source,
+            job_file: "/home/ada/job.yaml".into(),
+            overrides: Vec::new(),
+            job: "nightly".to_owned(),
+            run: "1".to_owned(),
+            expected: None,
+            listed: Default::default(),
+        };
+        let elsewhere = JobForNode {
+            proof: "two".to_owned(),
+            job_file: "/srv/../home/bob/job.yaml".into(),
+            ..before.clone()
+        };
+        assert!(is_same_work(&before, &elsewhere));
+        let other = vec![("run_max_try".to_owned(), "1".to_owned())];
+        assert!(!is_same_work(&before, &JobForNode { overrides: other, ..before.clone() }));
+        let other = ContentRef { sha256: [2; 32], bytes: 1 };
+        assert!(!is_same_work(&before, &JobForNode { source: other, ..before.clone() }));
+    }
 }

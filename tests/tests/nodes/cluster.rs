@@ -69,6 +69,25 @@ impl Cluster {
         self.agent_with(number, options, &self.environment)
     }
 
+    /// Adds an agent for which another folder is at this path. If this user cannot mount folders, prints that the test is
+    /// skipped, and returns false.
+    pub(crate) fn add_agent_with_folder(&mut self, path: &Path, other: &Path) -> bool {
+        let [path, other] = [path, other].map(|path| path.to_str().unwrap());
+        let mount = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+        let starter = ["unshare", "--mount", "sh", "-c", mount, "sh", other, path];
+        let can = Command::new(starter[0]).args(&starter[1..]).arg("true").output();
+        if !can.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: this user cannot mount folders");
+            return false;
+        }
+        let (folder, number) = (self.folder.path(), self.agents.len());
+        let agent =
+            Agent::start_by(&starter, &self.urls[1], (folder, number), &[], &self.environment);
+        agent.until("waits for jobs");
+        self.agents.push(agent);
+        true
+    }
+
     /// As [`other_agent`](Self::other_agent), with these environment variables.
     pub(crate) fn agent_with(
         &self,
@@ -244,9 +263,22 @@ impl Agent {
         options: &[&str],
         environment: &[(String, String)],
     ) -> Self {
+        Self::start_by(&[], url, (folder, number), options, environment)
+    }
+
+    /// As [`start`](Self::start). `starter`: the words before the command, which start it in another way.
+    fn start_by(
+        starter: &[&str],
+        url: &str,
+        (folder, number): (&Path, usize),
+        options: &[&str],
+        environment: &[(String, String)],
+    ) -> Self {
         let name = format!("machine-{number}");
         let log = folder.join(format!("{name}.log"));
-        let child = Command::new(sandmill())
+        let program = [starter, &[sandmill().to_str().unwrap()]].concat();
+        let child = Command::new(program[0])
+            .args(&program[1..])
             .args(["node", "--broker", url, "--name", &name])
             .args(options)
             .envs(environment.iter().map(|(name, value)| (name, value)))

@@ -19,6 +19,7 @@ mod hostile;
 mod inputs;
 mod leads;
 mod losses;
+mod other_files;
 mod outputs;
 mod partitions;
 mod published;
