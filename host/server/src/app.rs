@@ -10,9 +10,15 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
 
 /// How long the quotas of a tenant may be remembered.
 const QUOTAS_KEPT: Duration = Duration::from_secs(2);
+
+/// The most processes that look at job files at the same time. Each may take a gigabyte.
+const MOST_LOOKS: usize = 4;
+/// The most streams of events of one token at the same time.
+const MOST_STREAMS: usize = 50;
 
 /// A server. All requests share it.
 pub(crate) struct Server {
@@ -23,6 +29,9 @@ pub(crate) struct Server {
     pub(crate) views: Arc<JobViews>,
     pub(crate) rates: Rates,
     pub(crate) uses: TokenUses,
+    /// The processes that look at job files at the same time.
+    pub(crate) looks: Arc<Semaphore>,
+    pub(crate) streams: Streams,
     request_rates: Mutex<HashMap<TenantName, (Option<u32>, Instant)>>,
     is_ending: AtomicBool,
 }
@@ -42,28 +51,30 @@ impl Server {
             views,
             rates: Rates::default(),
             uses: TokenUses::default(),
+            looks: Arc::new(Semaphore::new(MOST_LOOKS)),
+            streams: Streams::default(),
             request_rates: Mutex::default(),
             is_ending: AtomicBool::new(false),
         }
     }
 
-    /// The requests in a second that a tenant's quotas give. `None` if they give no number.
+    /// The requests in a second that a tenant's quotas give. `None` if they give no number. May read the state.
     pub(crate) fn rate_of(&self, tenant: Option<&TenantName>) -> Option<u32> {
         let tenant = tenant?;
-        let mut kept = self.request_rates.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((rate, _)) = kept.get(tenant).filter(|(_, at)| at.elapsed() < QUOTAS_KEPT) {
+        let kept = || self.request_rates.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((rate, _)) = kept().get(tenant).filter(|(_, at)| at.elapsed() < QUOTAS_KEPT) {
             return *rate;
         }
         let found = self.state.tenant(tenant).ok().flatten();
         let rate = found.and_then(|tenant| tenant.quotas.requests_per_second);
-        kept.insert(tenant.clone(), (rate, Instant::now()));
+        kept().insert(tenant.clone(), (rate, Instant::now()));
         rate
     }
 
-    /// The server ends: it begins nothing new.
-    pub(crate) fn end(&self) {
+    /// The server is about to end: it accepts and starts no jobs. It still answers, and ends jobs that users cancel.
+    pub(crate) fn begin_to_end(&self) {
         self.is_ending.store(true, Ordering::Relaxed);
-        self.keeper.end();
+        self.keeper.start_nothing();
     }
 
     /// Whether the server ends.
@@ -93,5 +104,38 @@ impl TokenUses {
             return Ok(());
         }
         state.note_uses(&noted.into_iter().collect::<Vec<_>>())
+    }
+}
+
+/// The streams of events that are open, by token.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Streams(Arc<Mutex<HashMap<TokenId, usize>>>);
+
+/// An open stream. It no longer counts when this is dropped.
+#[derive(Debug)]
+pub(crate) struct OpenStream(Streams, TokenId);
+
+impl Streams {
+    /// Counts a stream. `None` if the token has too many.
+    pub(crate) fn open(&self, token: &TokenId) -> Option<OpenStream> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.entry(token.clone()).or_default();
+        if *count >= MOST_STREAMS {
+            return None;
+        }
+        *count += 1;
+        Some(OpenStream(self.clone(), token.clone()))
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let Self(streams, token) = self;
+        let mut open = streams.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = open.get(token).copied().unwrap_or_default();
+        match count {
+            0 | 1 => open.remove(token),
+            more => open.insert(token.clone(), more - 1),
+        };
     }
 }

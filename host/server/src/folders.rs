@@ -4,7 +4,6 @@ use crate::error::ServeError;
 use crate::names::{JobId, TenantName};
 use crate::state::ScriptDigest;
 use sandmill_files::opening::make_private;
-use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -26,7 +25,12 @@ impl StateFolder {
     fn make(root: &Path) -> io::Result<Self> {
         let root = std::path::absolute(root)?;
         make_private(&root)?;
-        std::fs::set_permissions(&root, Permissions::from_mode(0o700))?;
+        let mode = std::fs::metadata(&root)?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(io::Error::other(format!(
+                "other users may use the folder (mode {mode:03o}): give the server a folder of its own with mode 700"
+            )));
+        }
         let root = root.canonicalize()?;
         let folders = Self(root);
         for folder in ["uploads", "components", "submitted", "jobs", "processes", "index"] {

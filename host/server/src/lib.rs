@@ -8,10 +8,12 @@
 //! - `jobs`: starts and follows the processes of jobs, and reads what they write;
 //! - `auth`: the secrets of callers, and how often they may call;
 //! - `api`: the routes; `app`: what all requests share; `problem`: the answers to requests that fail;
+//! - `uploads`: files that are being received;
 //! - `serve`: the server as a whole.
 //!
-//! A stranger's job file and entry script are never parsed in the server's process: a process behind the wall looks at the job
-//! file, and the workers' walls enclose the entry script.
+//! A stranger's job file and entry script are never parsed in the server's process. A process with a wall looks at the job file
+//! when it is submitted; the process that then runs the job reads it, too, and has no wall. The workers' walls enclose the entry
+//! script.
 
 mod api;
 mod app;
@@ -24,6 +26,7 @@ mod options;
 mod problem;
 mod serve;
 mod state;
+mod uploads;
 
 pub use error::ServeError;
 pub use folders::StateFolder;

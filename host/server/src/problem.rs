@@ -176,14 +176,36 @@ impl Problem {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "quota", "A quota is used up", detail)
     }
 
+    /// The tenant has as many jobs as it may have.
+    pub(crate) fn unfinished_jobs(unfinished: u32) -> Self {
+        Self::quota(format!(
+            "{unfinished} jobs of the tenant have not ended, and its quota allows no more (unfinished_jobs): wait until one ends, \
+             or cancel one"
+        ))
+    }
+
     /// The token makes too many requests.
     pub(crate) fn too_often(wait: Duration) -> Self {
         let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-        let detail = format!("the token makes too many requests: wait {seconds} s");
+        let detail = format!("too many requests: wait {seconds} s");
         let title = "Too many requests";
         let mut problem = Self::new(StatusCode::TOO_MANY_REQUESTS, "rate", title, detail);
         problem.headers.push((RETRY_AFTER, HeaderValue::from(seconds.max(1))));
         problem
+    }
+
+    /// The answer needs some more time.
+    pub(crate) fn not_yet(detail: impl Into<String>) -> Self {
+        let title = "The answer is not ready yet";
+        let mut problem = Self::new(StatusCode::SERVICE_UNAVAILABLE, "not-yet", title, detail);
+        problem.headers.push((RETRY_AFTER, HeaderValue::from(2)));
+        problem
+    }
+
+    /// The token has too many streams.
+    pub(crate) fn streams() -> Self {
+        let detail = "the token has too many streams of events: close one, or follow several jobs with GET /v1/jobs";
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "streams", "Too many streams", detail)
     }
 
     /// The server ends.

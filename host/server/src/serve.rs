@@ -6,7 +6,7 @@ use crate::auth::new_secret;
 use crate::error::ServeError;
 use crate::folders::StateFolder;
 use crate::jobs::{JobProcesses, JobViews, Keeper};
-use crate::names::now;
+use crate::names::{JobId, now};
 use crate::options::ServeOptions;
 use crate::state::{AuditEntry, Scope, ServerState, SqliteState, TokenRecord};
 use axum::serve::ListenerExt;
@@ -77,7 +77,7 @@ pub async fn serve(
     uses.abort();
     // The next server counts the uses since the last write as unused: it is a note for people.
     let _ = server.uses.write(&*server.state);
-    server.end();
+    server.keeper.end();
     // The keeper has written down all that it knows.
     let _ = tokio::task::spawn_blocking(move || thread.join()).await;
     ended.map_err(ServeError::Failed)
@@ -93,7 +93,7 @@ async fn run(
     let app = router(server.clone());
     let shutdown = async move {
         end.await;
-        server.end();
+        server.begin_to_end();
         // There is a receiver.
         let _ = ending.send(true);
     };
@@ -136,10 +136,18 @@ fn lock(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Makes the token of the first operator, if no operator has one. Returns the file with its text.
+/// Makes a token for an operator, if no operator has one that counts. Returns the file with its text.
 fn first_operator(state: &dyn ServerState, file: &Path) -> Result<Option<PathBuf>, ServeError> {
-    if !state.tokens(None, None, 1)?.is_empty() {
-        return Ok(None);
+    let mut after = None;
+    loop {
+        let tokens = state.tokens(None, after.as_ref(), 100)?;
+        let counts =
+            |token: &TokenRecord| token.scopes.contains(&Scope::Admin) && token.counts_at(now());
+        if tokens.iter().any(counts) {
+            return Ok(None);
+        }
+        let Some(last) = tokens.last() else { break };
+        after = Some(last.id.clone());
     }
     let made = new_secret();
     let failed = |error| ServeError::Folder { path: file.to_owned(), error };
@@ -181,9 +189,11 @@ fn clear_unfinished(state: &dyn ServerState, folders: &StateFolder) -> Result<()
     }
     for folder in entries(&folders.submitted()).iter().flat_map(|tenant| entries(tenant)) {
         let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let id = crate::names::JobId::try_from(name.to_owned()).ok();
-        let is_known = id.map_or(Ok(None), |id| state.job(&id))?.is_some();
-        if !is_known {
+        let Ok(id) = JobId::try_from(name.to_owned()) else { continue };
+        let tenant = folder.parent().and_then(|tenant| tenant.file_name()).unwrap_or_default();
+        // If the database was restored from a backup, it does not know the latest jobs.
+        let has_begun = folders.jobs().join(tenant).join(name).exists();
+        if !has_begun && state.job(&id)?.is_none() {
             let _ = std::fs::remove_dir_all(&folder);
         }
     }

@@ -119,7 +119,8 @@ mod tests {
     fn every_command_has_an_example_that_parses() {
         let command = with_examples(Cli::command());
         let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
-        assert_eq!(names, EXAMPLES.map(|(name, ..)| name), "in the order of the help");
+        let examples: Vec<_> = EXAMPLES.iter().map(|(name, ..)| *name).collect();
+        assert_eq!(names, examples, "in the order of the help");
         for (name, example, page) in EXAMPLES {
             let words = example.split(['<', '>']).next().unwrap_or_default().split_whitespace();
             if let Err(error) = command.clone().try_get_matches_from(words) {

@@ -282,8 +282,9 @@ fn on_server(command: &Command, server: &remote::ServerArgument) -> Result<Optio
             let Some(server) = server.find()? else { return Ok(None) };
             remote::explain(&server, job.given(), *json)?
         }
-        Command::Logs(history::LogArguments { job, follow, worker, .. }) => {
+        Command::Logs(history::LogArguments { job, follow, worker, mini_batch, json }) => {
             let Some(server) = server.find()? else { return Ok(None) };
+            remote::refuse_options(&[("--mini-batch", mini_batch.is_some()), ("--json", *json)])?;
             remote::logs(&server, job.given(), worker.as_deref(), *follow)?
         }
         Command::Cancel(cancel::CancelArguments { job, at_once, wait }) => {
@@ -292,6 +293,7 @@ fn on_server(command: &Command, server: &remote::ServerArgument) -> Result<Optio
         }
         Command::Resume(arguments) => {
             let Some(server) = server.find()? else { return Ok(None) };
+            remote::refuse_options(&[("--set", arguments.has_sets())])?;
             remote::resume(&server, arguments.job.given())?
         }
         _ => return Ok(None),

@@ -98,6 +98,12 @@ pub(super) fn resume(
 }
 
 impl ResumeArguments {
+    /// Whether settings are given.
+    #[cfg(feature = "server")]
+    pub(super) fn has_sets(&self) -> bool {
+        !self.sets.is_empty()
+    }
+
     /// The settings with which the job began, and those of the command line. Later ones win.
     fn sets(&self, began_with: Vec<KeyAndValue>) -> Vec<KeyAndValue> {
         [began_with, self.counts.appended_to(&self.sets)].concat()

@@ -87,12 +87,12 @@ fn operators_add_tenants_and_change_their_quotas() {
         ];
         server.send("PUT", "/v1/tenants/ada/quota", &headers, body.to_string().as_bytes())
     };
-    let quotas = json!({"weight": 2, "quotas": {"workers": 4}});
+    let quotas = json!({"weight": 2, "quotas": {"running_jobs": 4}});
     let changed = put(&made.etag, &quotas).has(200);
     put(&made.etag, &quotas).has(412);
     put(&changed.etag, &json!({"weight": 0})).has(422);
     let seen = server.get(operator, "/v1/tenants/ada").has(200);
-    assert_eq!((&seen.etag, &seen.json()["quotas"]), (&changed.etag, &json!({"workers": 4})));
+    assert_eq!((&seen.etag, &seen.json()["quotas"]), (&changed.etag, &json!({"running_jobs": 4})));
     for name in ["bob", "eve"] {
         server.post(operator, "/v1/tenants", &json!({"name": name})).has(201);
     }

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use sandmill_tests::{JobServer, guest};
 use serde_json::json;
+use std::io::{Read, Write};
 
 /// Failed items do not end the job.
 const TOLERANT: &str = "error_threshold: -1";
@@ -177,4 +178,40 @@ fn quotas_limit_jobs_and_uploads() {
     server.send("POST", "/v1/components", &headers, &large).has(429);
     server.post(&token, &format!("/v1/jobs/{id}/cancel"), &json!({"at_once": true})).has(200);
     server.wait_for(&token, &id, "cancelled");
+}
+
+/// What is too large is refused before it is kept, and nothing remains of an upload that was broken off.
+#[test]
+fn large_and_broken_uploads_leave_nothing() {
+    let (server, token) = server();
+    let bearer = format!("Bearer {token}");
+    let address = server.url().strip_prefix("http://").unwrap().to_owned();
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    let head = format!(
+        "POST /v1/jobs HTTP/1.1\r\nhost: a\r\nauthorization: {bearer}\r\ncontent-type: application/json\r\n\
+         content-length: 9000000\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    // The server does not read the rest.
+    let _ = stream.write_all(&vec![b' '; 9_000_000]);
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+    let mut stream = std::net::TcpStream::connect(&address).unwrap();
+    let head = format!(
+        "POST /v1/components HTTP/1.1\r\nhost: a\r\nauthorization: {bearer}\r\ncontent-length: 9000000\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&vec![0; 3 << 20]).unwrap();
+    let uploads = || std::fs::read_dir(server.root().join("state/uploads")).unwrap().count();
+    let until = |count: usize| {
+        let begun = std::time::Instant::now();
+        while uploads() != count {
+            assert!(begun.elapsed().as_secs() < 30, "{} uploads, not {count}", uploads());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    };
+    until(1);
+    drop(stream);
+    until(0);
 }

@@ -144,7 +144,7 @@ pub(crate) async fn pause_job(
     change_job(server, caller, id, headers, asked).await
 }
 
-/// Resumes a job that was paused, has failed or was cancelled. Mini-batches that failed are tried again.
+/// Resumes a job that was paused, has failed or was cancelled. What is committed is kept.
 #[utoipa::path(
     post, path = "/v1/jobs/{id}/resume", tag = "jobs",
     params(
@@ -179,6 +179,20 @@ pub(crate) async fn resume_job(
         Ok(())
     };
     let asked = JobChange { action: "job.resume", detail: String::new(), change };
+    let (checked, seen_by, job) = (server.clone(), caller.clone(), id.clone());
+    blocking(move || {
+        let job = visible_job(&checked, &seen_by, job)?;
+        if !job.phase.has_ended() {
+            return Ok(());
+        }
+        // The job counts again.
+        let tenant = checked.state.tenant(&job.tenant)?;
+        let most = tenant.and_then(|tenant| tenant.quotas.unfinished_jobs);
+        let unfinished = checked.state.unfinished_of(&job.tenant)?;
+        let is_used_up = most.is_some_and(|most| unfinished >= most);
+        (!is_used_up).then_some(()).ok_or_else(|| Problem::unfinished_jobs(unfinished))
+    })
+    .await?;
     change_job(server, caller, id, headers, asked).await
 }
 

@@ -34,6 +34,11 @@ impl Caller {
         has.then_some(()).ok_or_else(|| Problem::scope(scope))
     }
 
+    /// The caller's token.
+    pub(crate) fn token(&self) -> &TokenId {
+        &self.token
+    }
+
     /// Whether the caller is an operator.
     pub(crate) fn is_operator(&self) -> bool {
         self.tenant.is_none() && self.scopes.contains(&Scope::Admin)
@@ -99,15 +104,21 @@ impl FromRequestParts<Arc<Server>> for Caller {
     ) -> Result<Self, Self::Rejection> {
         let text = bearer(parts).ok_or_else(Problem::no_token)?;
         let id = id_in(&text).ok_or_else(Problem::wrong_token)?;
-        let token = {
+        let (token, rate) = {
             let (server, id) = (server.clone(), id.clone());
-            blocking(move || Ok(server.state.token(&id)?)).await?
+            let find = move || {
+                let token = server.state.token(&id)?;
+                let rate = server.rate_of(token.as_ref().and_then(|token| token.tenant.as_ref()));
+                Ok((token, rate))
+            };
+            blocking(find).await?
         };
         let now = now();
         let counts = |token: &TokenRecord| matches(&text, &token.hash) && token.counts_at(now);
         let token = token.filter(counts).ok_or_else(Problem::wrong_token)?;
-        let rate = server.rate_of(token.tenant.as_ref());
-        server.rates.count(id.as_str(), rate, Instant::now()).map_err(Problem::too_often)?;
+        // All tokens of a tenant count together: a tenant can make many.
+        let counted = token.tenant.as_ref().map_or(id.as_str(), TenantName::as_str);
+        server.rates.count(counted, rate, Instant::now()).map_err(Problem::too_often)?;
         server.uses.note(&id, now);
         Ok(Self { token: token.id, tenant: token.tenant, scopes: token.scopes })
     }

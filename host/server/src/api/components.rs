@@ -4,9 +4,10 @@ use super::caller::Caller;
 use super::extract::{Json, Path, Query};
 use super::paging::{Page, PageAsked};
 use crate::app::Server;
-use crate::names::{TenantName, fill_with_random, now};
+use crate::names::{TenantName, now};
 use crate::problem::{Problem, ProblemBody, blocking};
-use crate::state::{Scope, ScriptDigest, ScriptRecord};
+use crate::state::{Scope, ScriptAdded, ScriptDigest, ScriptRecord};
+use crate::uploads::Upload;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,15 +15,9 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use sandmill_files::opening::make_private;
-use sandmill_model::hex;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::io;
 use std::sync::Arc;
-use tokio::sync::mpsc::{self, Receiver, Sender};
 use utoipa::{IntoParams, ToSchema};
 
 /// The largest entry script.
@@ -31,8 +26,6 @@ const MOST_BYTES: u64 = 512 << 20;
 const DEFAULT_NAME: &str = "component.wasm";
 /// The endings of entry scripts that a server runs. It builds no sources: a build runs code of the tenant without a wall.
 const ENDINGS: [&str; 6] = [".wasm", ".wat", ".py", ".js", ".mjs", ".ts"];
-/// The chunks that may wait for the disk.
-const CHUNKS: usize = 8;
 
 /// An uploaded entry script.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -106,144 +99,72 @@ pub(crate) async fn upload_component(
     caller.must_have(Scope::WriteJobs)?;
     let tenant = caller.acts_for(asked.tenant.map(TenantName::try_from).transpose()?)?;
     let name = script_name(asked.name.as_deref())?;
-    let mut upload = Upload::begin(&server, &tenant).await?;
+    let mut upload = Upload::begin(&server.folders).await?;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| Problem::bad_request(error.to_string()))?;
         if let Ok(chunk) = frame.into_data() {
-            upload.add(chunk).await?;
+            add_bytes(&mut upload, &chunk).await?;
         }
     }
-    let (script, is_new) = upload.finish(caller, name).await?;
+    let (script, is_new) = keep(&server, &caller, (tenant, name), upload).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(ComponentBody::from(script))).into_response())
 }
 
-/// An entry script that is being received.
-pub(crate) struct Upload {
-    server: Arc<Server>,
-    tenant: TenantName,
-    received: u64,
-    most: u64,
-    chunks: Sender<Bytes>,
-    written: tokio::task::JoinHandle<io::Result<(PathBuf, ScriptDigest)>>,
+/// Adds the next bytes of an entry script.
+///
+/// # Errors
+/// If it has more bytes than an entry script may have.
+pub(crate) async fn add_bytes(upload: &mut Upload, chunk: &Bytes) -> Result<(), Problem> {
+    if upload.received() + chunk.len() as u64 > MOST_BYTES {
+        let detail = format!("an entry script may have at most {MOST_BYTES} bytes");
+        return Err(Problem::too_large(detail));
+    }
+    upload.add(chunk).await
 }
 
-impl Upload {
-    /// Begins to receive an entry script of a tenant.
-    ///
-    /// # Errors
-    /// If there is no such tenant, or its quota is used up.
-    pub(crate) async fn begin(server: &Arc<Server>, tenant: &TenantName) -> Result<Self, Problem> {
-        let (server, tenant) = (server.clone(), tenant.clone());
-        let quota = {
-            let (server, tenant) = (server.clone(), tenant.clone());
-            blocking(move || {
-                let found = server.state.tenant(&tenant)?;
-                let found = found.ok_or_else(|| Problem::not_found("tenant"))?;
-                let used = server.state.script_bytes(&tenant)?;
-                Ok(found.quotas.upload_bytes.map(|most| most.saturating_sub(used)))
-            })
-            .await?
-        };
-        let most = quota.map_or(MOST_BYTES, |left| left.min(MOST_BYTES));
-        let (chunks, received) = mpsc::channel(CHUNKS);
-        let folder = server.folders.uploads();
-        let written = tokio::task::spawn_blocking(move || write(&folder, received));
-        Ok(Self { server, tenant, received: 0, most, chunks, written })
+/// Keeps an entry script that a tenant has sent. Returns whether the tenant did not have it before.
+///
+/// # Errors
+/// If it is empty, if the tenant's quota is used up, or if it cannot be written.
+pub(crate) async fn keep(
+    server: &Arc<Server>,
+    caller: &Caller,
+    (tenant, name): (TenantName, String),
+    upload: Upload,
+) -> Result<(ScriptRecord, bool), Problem> {
+    let received = upload.end().await?;
+    if received.bytes == 0 {
+        return Err(Problem::invalid("the entry script is empty"));
     }
-
-    /// Adds the next bytes.
-    ///
-    /// # Errors
-    /// If they are more than the tenant may upload.
-    pub(crate) async fn add(&mut self, chunk: Bytes) -> Result<(), Problem> {
-        self.received += chunk.len() as u64;
-        if self.received > MOST_BYTES {
-            let detail = format!("an entry script may have at most {MOST_BYTES} bytes");
-            return Err(Problem::too_large(detail));
-        }
-        if self.received > self.most {
-            let detail = format!(
-                "the tenant may upload {} more bytes of entry scripts (quota upload_bytes)",
-                self.most
-            );
-            return Err(Problem::quota(detail));
-        }
-        // If the writer has failed, `finish` says why.
-        let _ = self.chunks.send(chunk).await;
-        Ok(())
-    }
-
-    /// Keeps the entry script under this name. Returns whether the tenant did not have it before.
-    ///
-    /// # Errors
-    /// If it is empty or could not be written.
-    pub(crate) async fn finish(
-        self,
-        caller: Caller,
-        name: String,
-    ) -> Result<(ScriptRecord, bool), Problem> {
-        let Self { server, tenant, received, chunks, written, .. } = self;
-        drop(chunks);
-        let written = written.await.map_err(|error| Problem::internal(&error))?;
-        let (file, digest) = written.map_err(|error| Problem::internal(&error))?;
-        let removed = file.clone();
-        let kept = blocking(move || {
-            if received == 0 {
-                return Err(Problem::invalid("the entry script is empty"));
+    let (server, caller) = (server.clone(), caller.clone());
+    blocking(move || {
+        let quotas = server.state.tenant(&tenant)?.ok_or_else(|| Problem::not_found("tenant"))?;
+        let most = quotas.quotas.upload_bytes;
+        let (digest, bytes) = (received.digest.clone(), received.bytes);
+        let place = server.folders.script(&tenant, &digest);
+        let failed = |error: io::Error| Problem::internal(&error);
+        place.parent().map_or(Ok(()), make_private).map_err(failed)?;
+        // The file comes first: a record without a file would be of no use. A file without a record is replaced.
+        received.keep(&place).map_err(failed)?;
+        let detail = format!("{name}, {bytes} bytes");
+        let entry = caller.audit("component.upload", Some(&tenant), digest.as_str(), detail);
+        let script = ScriptRecord { tenant, digest, name, bytes, uploaded: now() };
+        match server.state.add_script(&script, most, &entry)? {
+            ScriptAdded::New => Ok((script, true)),
+            ScriptAdded::Known(found) => Ok((found, false)),
+            ScriptAdded::TooLarge { used } => {
+                // Its place is free again.
+                let _ = std::fs::remove_file(place);
+                let most = most.unwrap_or_default();
+                Err(Problem::quota(format!(
+                    "the entry script has {bytes} bytes, and the tenant may upload {} more (quota upload_bytes: {most})",
+                    most.saturating_sub(used)
+                )))
             }
-            if let Some(found) = server.state.script(&tenant, &digest)? {
-                return Ok((found, false));
-            }
-            let place = server.folders.script(&tenant, &digest);
-            let failed = |error: io::Error| Problem::internal(&error);
-            place.parent().map_or(Ok(()), make_private).map_err(failed)?;
-            std::fs::rename(&file, &place).map_err(failed)?;
-            let uploaded = now();
-            let tenant_name = tenant.clone();
-            let script = ScriptRecord { tenant, digest, name, bytes: received, uploaded };
-            let detail = format!("{}, {received} bytes", script.name);
-            let entry = caller.audit(
-                "component.upload",
-                Some(&tenant_name),
-                script.digest.as_str(),
-                detail,
-            );
-            server.state.add_script(&script, &entry)?;
-            Ok((script, true))
-        })
-        .await;
-        // It is gone if it was kept.
-        let _ = std::fs::remove_file(removed);
-        kept
-    }
-}
-
-/// Writes chunks into a new file. The file is removed if that fails, or if nothing more comes.
-fn write(
-    folder: &std::path::Path,
-    mut chunks: Receiver<Bytes>,
-) -> io::Result<(PathBuf, ScriptDigest)> {
-    let mut random = [0; 16];
-    fill_with_random(&mut random);
-    let path = folder.join(hex(random));
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
-    let written = write_chunks(file, &mut chunks);
-    if written.is_err() {
-        // The server removes all uploads when it starts.
-        let _ = std::fs::remove_file(&path);
-    }
-    Ok((path, written?))
-}
-
-fn write_chunks(mut file: File, chunks: &mut Receiver<Bytes>) -> io::Result<ScriptDigest> {
-    let mut digest = Sha256::new();
-    while let Some(chunk) = chunks.blocking_recv() {
-        digest.update(&chunk);
-        file.write_all(&chunk)?;
-    }
-    file.sync_all()?;
-    Ok(ScriptDigest::from_bytes(&digest.finalize()))
+        }
+    })
+    .await
 }
 
 /// Which entry scripts to list.

@@ -4,6 +4,7 @@ use super::caller::Caller;
 use super::extract::Path;
 use super::jobs::{shown_job, visible_job};
 use crate::app::Server;
+use crate::names::now;
 use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::Scope;
 use axum::extract::State;
@@ -50,8 +51,12 @@ pub(crate) async fn follow_job(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
     // A stranger's job is refused before the stream begins.
     let seen = look(&server, &caller, &id).await?;
+    let open = server.streams.open(caller.token()).ok_or_else(Problem::streams)?;
     let (sender, events) = mpsc::channel(1);
-    tokio::spawn(follow(server, caller, id, (last, seen), sender));
+    tokio::spawn(async move {
+        follow(server, caller, id, (last, seen), sender).await;
+        drop(open);
+    });
     let stream =
         Sse::new(ReceiverStream::new(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     let mut response = stream.into_response();
@@ -70,14 +75,12 @@ struct Seen {
 async fn look(server: &Arc<Server>, caller: &Caller, id: &str) -> Result<Seen, Problem> {
     let (server, caller, id) = (server.clone(), caller.clone(), id.to_owned());
     blocking(move || {
+        let token = server.state.token(caller.token())?;
+        // The token may have been revoked since the stream began.
+        token.filter(|token| token.counts_at(now())).ok_or_else(Problem::wrong_token)?;
         let job = visible_job(&server, &caller, id)?;
-        let body = shown_job(&server, &job)?;
+        let (body, id) = shown_job(&server, &job)?;
         let json = serde_json::to_string(&body).map_err(|error| Problem::internal(&error))?;
-        let events = match job.began {
-            Some(_) => super::jobs::viewed(&server, &job, |view| Ok(view.version()))?,
-            None => 0,
-        };
-        let id = format!("{}.{}.{events}", job.version, job.starts);
         Ok(Seen { id, json, has_ended: job.phase.has_ended() })
     })
     .await

@@ -8,11 +8,13 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, statat};
+use rustix::io::Errno;
 use sandmill_files::opening::{at_its_path, regular_at_its_path};
 use sandmill_model::is_inside;
 use serde::Serialize;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -51,29 +53,46 @@ pub(crate) fn open_below(folder: &Path, name: &str) -> Result<(File, u64), Probl
     Ok((file, metadata.len()))
 }
 
+/// The files of a folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(crate) struct FilesBody {
+    /// The files, in the order of their paths.
+    pub(crate) items: Vec<FileBody>,
+    /// Whether there are more files, or deeper folders, than are listed.
+    pub(crate) is_truncated: bool,
+}
+
 /// Lists the files below a folder, in the order of their paths. Follows no link. Without the folder, there are none.
 ///
 /// # Errors
 /// If a folder cannot be read.
-pub(crate) fn list_below(root: &Path) -> io::Result<Vec<FileBody>> {
+pub(crate) fn list_below(root: &Path) -> io::Result<FilesBody> {
     let root = match root.canonicalize() {
         Ok(root) => root,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(FilesBody::default()),
         Err(error) => return Err(error),
     };
     let mut files = Vec::new();
+    let mut is_truncated = false;
     let mut folders = vec![(PathBuf::new(), 0)];
     while let Some((folder, level)) = folders.pop() {
         // The folder is opened before it is read, so that it is not replaced with a link meanwhile.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let opened = at_its_path(&root.join(&folder), flags, Mode::empty())?;
+        let opened = match at_its_path(&root.join(&folder), flags, Mode::empty()) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
         for entry in Dir::read_from(&opened)? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy();
             if name == "." || name == ".." {
                 continue;
             }
-            let found = statat(&opened, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
+            let found = match statat(&opened, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                // The job has renamed or removed it meanwhile.
+                Err(Errno::NOENT) => continue,
+                found => found?,
+            };
             let path = folder.join(&*name);
             match FileType::from_raw_mode(found.st_mode) {
                 FileType::Directory if level < MOST_LEVELS => {
@@ -83,12 +102,17 @@ pub(crate) fn list_below(root: &Path) -> io::Result<Vec<FileBody>> {
                     let bytes = u64::try_from(found.st_size).unwrap_or_default();
                     files.push(FileBody { path: path.display().to_string(), bytes });
                 }
+                FileType::Directory | FileType::RegularFile => is_truncated = true,
                 _ => {}
             }
         }
+        if files.len() >= MOST_FILES {
+            is_truncated |= !folders.is_empty();
+            break;
+        }
     }
     files.sort();
-    Ok(files)
+    Ok(FilesBody { items: files, is_truncated })
 }
 
 /// The range that a caller asks for: its first byte and its length. `None` for the whole file.
@@ -152,30 +176,33 @@ pub(crate) fn send(
     Ok(response)
 }
 
-/// A body with so many bytes of a file.
+/// A body with so many bytes of a file. No thread waits for a slow receiver.
 fn stream(file: File, from: u64, count: u64) -> Body {
     let (sender, chunks) = mpsc::channel::<io::Result<Bytes>>(CHUNKS);
-    tokio::task::spawn_blocking(move || {
-        let mut file = file;
-        if let Err(error) = file.seek(SeekFrom::Start(from)) {
-            // The caller may have gone.
-            let _ = sender.blocking_send(Err(error));
-            return;
-        }
-        let mut rest = file.take(count);
-        loop {
-            let mut chunk = vec![0; CHUNK];
-            let read = match rest.read(&mut chunk) {
-                Ok(0) => return,
-                Ok(read) => Ok(read),
+    tokio::spawn(async move {
+        let (mut file, mut at, mut left) = (file, from, count);
+        while left > 0 {
+            let wanted = usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK));
+            let read = tokio::task::spawn_blocking(move || {
+                let mut chunk = vec![0; wanted];
+                let read = file.read_at(&mut chunk, at);
+                (file, read.map(|read| (chunk, read)))
+            });
+            let Ok((same, read)) = read.await else { return };
+            file = same;
+            let next = match read {
+                // The file has become shorter: the receiver notices that bytes are missing.
+                Ok((_, 0)) => return,
+                Ok((mut chunk, read)) => {
+                    chunk.truncate(read);
+                    at += read as u64;
+                    left -= read as u64;
+                    Ok(Bytes::from(chunk))
+                }
                 Err(error) => Err(error),
             };
-            let next = read.map(|read| {
-                chunk.truncate(read);
-                Bytes::from(chunk)
-            });
             let has_failed = next.is_err();
-            if sender.blocking_send(next).is_err() || has_failed {
+            if sender.send(next).await.is_err() || has_failed {
                 return;
             }
         }
@@ -218,12 +245,12 @@ mod tests {
         std::os::unix::fs::symlink(outer.path(), folder.join("link")).unwrap();
         std::os::unix::fs::symlink("../secret", folder.join("secret")).unwrap();
         let listed = list_below(&folder).unwrap();
-        assert_eq!(listed, [FileBody { path: "a/b.txt".to_owned(), bytes: 4 }]);
+        assert_eq!(listed.items, [FileBody { path: "a/b.txt".to_owned(), bytes: 4 }]);
         assert_eq!(open_below(&folder, "a/b.txt").unwrap().1, 4);
         let secret = outer.path().join("secret").display().to_string();
         for name in ["../secret", "link/secret", "secret", "a", "", &secret, "a/../../secret"] {
             assert!(open_below(&folder, name).is_err(), "{name}");
         }
-        assert_eq!(list_below(&outer.path().join("missing")).unwrap(), []);
+        assert_eq!(list_below(&outer.path().join("missing")).unwrap(), FilesBody::default());
     }
 }

@@ -30,6 +30,7 @@ pub(crate) struct JobBody {
     labels: BTreeMap<String, String>,
     /// The digest of its entry script, if it was uploaded.
     #[schema(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     component: Option<ScriptDigest>,
     /// What its workers need.
     needs: WorkerNeeds,
@@ -38,11 +39,13 @@ pub(crate) struct JobBody {
     /// When it was submitted.
     #[schema(value_type = String, format = DateTime)]
     submitted: Timestamp,
-    /// When it was started first.
+    /// When it was started first. Absent before that.
     #[schema(value_type = Option<String>, format = DateTime)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     began: Option<Timestamp>,
-    /// When it ended.
+    /// When it ended. Absent before that.
     #[schema(value_type = Option<String>, format = DateTime)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<Timestamp>,
     /// Why it failed or was cancelled.
     reason: String,
@@ -113,10 +116,12 @@ impl JobBody {
 fn waits_text(why: &WhyWaiting) -> String {
     match why {
         WhyWaiting::After { jobs: 0 } => {
-            "the server runs as many jobs as it may; this job is the next one".to_owned()
+            "the server runs as many jobs as it may; this job is the tenant's next one".to_owned()
         }
         WhyWaiting::After { jobs } => {
-            format!("the server runs as many jobs as it may; {jobs} jobs are before this one")
+            format!(
+                "the server runs as many jobs as it may; {jobs} jobs of the tenant start before this one"
+            )
         }
         WhyWaiting::Quota { most } => {
             format!("{most} jobs of the tenant run, and its quota allows no more (running_jobs)")

@@ -5,7 +5,7 @@ use super::extract::{Json, Path, Query, tagged};
 use super::job_body::{FirstFailureBody, JobBody};
 use super::paging::{Page, PageAsked};
 use crate::app::Server;
-use crate::jobs::JobView;
+use crate::jobs::{JobView, ViewError};
 use crate::names::{JobId, TenantName, now};
 use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobFilter, JobPhase, JobRecord, Scope};
@@ -100,7 +100,7 @@ pub(crate) async fn show_job(
     caller.must_have(Scope::ReadJobs)?;
     blocking(move || {
         let job = visible_job(&server, &caller, id)?;
-        Ok(tagged(job.version, Json(shown_job(&server, &job)?)))
+        Ok(tagged(job.version, Json(shown_job(&server, &job)?.0)))
     })
     .await
 }
@@ -118,17 +118,18 @@ pub(crate) fn visible_job(
     job.filter(|job| caller.sees(&job.tenant)).ok_or_else(|| Problem::not_found("job"))
 }
 
-/// A job with what its events say.
+/// A job with what its events say, and a text that changes if it does.
 ///
 /// # Errors
 /// If the events cannot be read.
-pub(crate) fn shown_job(server: &Server, job: &JobRecord) -> Result<JobBody, Problem> {
+pub(crate) fn shown_job(server: &Server, job: &JobRecord) -> Result<(JobBody, String), Problem> {
     let mut body = JobBody::new(server, job);
+    let mut changed_by = format!("{}.{}", job.version, job.starts);
     if job.began.is_none() {
-        return Ok(body);
+        return Ok((body, changed_by));
     }
     let now = now();
-    viewed(server, job, |view| {
+    let seen = server.views.look((&job.tenant, &job.id), |view| {
         body.counts = if job.phase == JobPhase::Running { view.counts() } else { job.counts };
         body.last_word = view.history().last;
         body.first_failure = first_failure(view);
@@ -136,22 +137,30 @@ pub(crate) fn shown_job(server: &Server, job: &JobRecord) -> Result<JobBody, Pro
         body.rate = pace.map(|(rate, _)| rate);
         body.seconds_left =
             pace.filter(|_| body.counts.planning_finished).map(|(_, seconds)| seconds);
+        changed_by = format!("{changed_by}.{}", view.last());
         Ok(())
-    })?;
-    Ok(body)
+    });
+    match seen {
+        // The job itself is shown without what its events say.
+        Ok(()) | Err(ViewError::Partial) => Ok((body, changed_by)),
+        Err(error) => Err(Problem::internal(&error)),
+    }
 }
 
 /// Looks at a job's events.
 ///
 /// # Errors
-/// If they cannot be read.
+/// If they cannot be read, or not yet.
 pub(crate) fn viewed<T>(
     server: &Server,
     job: &JobRecord,
-    look: impl FnOnce(&JobView) -> Result<T, crate::jobs::ViewError>,
+    look: impl FnOnce(&JobView) -> Result<T, ViewError>,
 ) -> Result<T, Problem> {
     let seen = server.views.look((&job.tenant, &job.id), look);
-    seen.map_err(|error| Problem::internal(&error))
+    seen.map_err(|error| match error {
+        ViewError::Partial => Problem::not_yet(error.to_string()),
+        error => Problem::internal(&error),
+    })
 }
 
 fn first_failure(view: &JobView) -> Option<FirstFailureBody> {

@@ -2,9 +2,8 @@
 
 use super::caller::Caller;
 use super::extract::{Json, Path, Query};
-use super::files::{list_below, open_below, send};
+use super::files::{FilesBody, list_below, open_below, send};
 use super::jobs::visible_job;
-use super::outputs::FilesBody;
 use crate::app::Server;
 use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobRecord, Scope};
@@ -40,8 +39,8 @@ pub(crate) async fn list_logs(
     caller.must_have(Scope::ReadLogs)?;
     blocking(move || {
         let job = visible_job(&server, &caller, id)?;
-        let items = list_below(&log_folder(&server, &job));
-        Ok(Json(FilesBody { items: items.map_err(|error| Problem::internal(&error))? }))
+        let files = list_below(&log_folder(&server, &job));
+        Ok(Json(files.map_err(|error| Problem::internal(&error))?))
     })
     .await
 }

@@ -22,6 +22,7 @@ mod logs;
 mod outputs;
 mod paging;
 mod router;
+mod router_limits;
 mod submit;
 mod submit_body;
 mod submit_form;

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::extract::{Json, Path};
-use super::files::{FileBody, list_below, open_below, send};
+use super::files::{FilesBody, list_below, open_below, send};
 use super::jobs::visible_job;
 use crate::app::Server;
 use crate::problem::{Problem, ProblemBody, blocking};
@@ -12,17 +12,8 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use sandmill_leader::JobState;
 use sandmill_model::JobDir;
-use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
-use utoipa::ToSchema;
-
-/// The files of a job's output.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub(crate) struct FilesBody {
-    /// The files, in the order of their paths, at most 10,000.
-    pub(crate) items: Vec<FileBody>,
-}
 
 /// The folder with the results of a job. `None` if the job has not begun, or if its results go to a store.
 fn output_folder(server: &Server, job: &JobRecord) -> Option<PathBuf> {
@@ -46,8 +37,8 @@ pub(crate) async fn list_outputs(
     blocking(move || {
         let job = visible_job(&server, &caller, id)?;
         let folder = output_folder(&server, &job);
-        let items = folder.map_or(Ok(Vec::new()), |folder| list_below(&folder));
-        Ok(Json(FilesBody { items: items.map_err(|error| Problem::internal(&error))? }))
+        let files = folder.map_or_else(|| Ok(FilesBody::default()), |folder| list_below(&folder));
+        Ok(Json(files.map_err(|error| Problem::internal(&error))?))
     })
     .await
 }

@@ -1,5 +1,6 @@
 //! All routes, and the document that describes them.
 
+use super::router_limits::MOST_JSON;
 use super::{
     actions, audit, components, events, failed_items, health, inside, jobs, logs, outputs, submit,
     tenants, tokens,
@@ -19,9 +20,6 @@ use utoipa::openapi::{
 };
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
-
-/// The most bytes of a body of JSON. A job file in it may have a megabyte, and escapes make it longer.
-const MOST_JSON: usize = 4 << 20;
 
 /// The routes and their document.
 fn documented() -> OpenApiRouter<Arc<Server>> {
@@ -67,7 +65,7 @@ fn documented() -> OpenApiRouter<Arc<Server>> {
     let large = OpenApiRouter::new()
         .routes(routes!(submit::submit_job))
         .routes(routes!(components::upload_component))
-        // These count the bytes themselves.
+        // These limit the bytes themselves.
         .layer(DefaultBodyLimit::disable());
     OpenApiRouter::with_openapi(document).merge(limited).merge(large)
 }

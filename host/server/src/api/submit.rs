@@ -4,22 +4,27 @@ use super::caller::Caller;
 use super::components::script_name;
 use super::extract::{Json, Query, tagged};
 use super::job_body::JobBody;
+use super::router_limits::MOST_JSON;
 use super::submit_body::SubmitBody;
 use super::submit_form::read_form;
 use crate::app::Server;
-use crate::jobs::{JOB_FILE, LookAnswer, SETTINGS_FILE, look};
+use crate::jobs::{JOB_FILE, LookAnswer, LookError, SETTINGS_FILE, look};
 use crate::names::{JobId, TenantName, now};
 use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{
     JobCounts, JobPhase, JobRecord, JobWish, RequestKey, Scope, Submitted, WorkerNeeds,
 };
+use crate::uploads::{sync_folder, write_new};
+use axum::body::Body;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
+use http_body_util::Limited;
 use sandmill_files::opening::make_private;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
+use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -71,10 +76,24 @@ pub(crate) async fn submit_job(
     });
     let body = match is_form {
         true => read_form(&server, &caller, &tenant, request).await?,
-        false => Json::<SubmitBody>::from_request(request, &()).await?.0,
+        false => Json::<SubmitBody>::from_request(limited(request), &()).await?.0,
     };
     body.check()?;
-    blocking(move || submit(&server, &caller, &tenant, &body, key)).await
+    // Each look at a job file is a process.
+    let permit = server.looks.clone().acquire_owned().await;
+    let permit = permit.map_err(|error| Problem::internal(&error))?;
+    blocking(move || {
+        let submitted = submit(&server, &caller, &tenant, &body, key);
+        drop(permit);
+        submitted
+    })
+    .await
+}
+
+/// The request with the limit of other requests.
+fn limited(request: Request) -> Request {
+    let (parts, body) = request.into_parts();
+    Request::from_parts(parts, Body::new(Limited::new(body, MOST_JSON)))
 }
 
 fn request_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
@@ -119,10 +138,7 @@ fn submit(
         (Submitted::OtherRequest, _) => Err(Problem::conflict(
             "Idempotency-Key: another request has used this key: use a new one",
         )),
-        (Submitted::TooMany { unfinished }, _) => Err(Problem::quota(format!(
-            "{unfinished} jobs of the tenant have not ended, and its quota allows no more (unfinished_jobs): wait until one ends, \
-             or cancel one"
-        ))),
+        (Submitted::TooMany { unfinished }, _) => Err(Problem::unfinished_jobs(unfinished)),
     }
 }
 
@@ -149,7 +165,7 @@ fn new_job(
         reason: String::new(),
         starts: 0,
         losses: 0,
-        retries_failed: false,
+        earlier_run: String::new(),
         counts: JobCounts::default(),
         version: 1,
     }
@@ -165,7 +181,7 @@ fn write_and_look(
     let failed = |error: io::Error| Problem::internal(&error);
     let folder = server.folders.submitted_job(tenant, id);
     make_private(&folder).map_err(failed)?;
-    std::fs::write(folder.join(JOB_FILE), &body.job).map_err(failed)?;
+    write_new(&folder.join(JOB_FILE), body.job.as_bytes()).map_err(failed)?;
     let mut settings: Vec<(String, String)> =
         body.settings.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
     if let Some(digest) = &body.component {
@@ -180,15 +196,24 @@ fn write_and_look(
         settings.push(("entry_script".to_owned(), name));
     }
     let text = serde_json::to_vec(&settings).map_err(|error| Problem::internal(&error))?;
-    std::fs::write(folder.join(SETTINGS_FILE), text).map_err(failed)?;
+    write_new(&folder.join(SETTINGS_FILE), &text).map_err(failed)?;
+    sync_folder(Some(&folder)).and_then(|()| sync_folder(folder.parent())).map_err(failed)?;
     match look(&server.processes, (tenant, id), &settings) {
         Ok(LookAnswer::Job { name, needs, .. }) => Ok((name, needs)),
         Ok(LookAnswer::Errors(errors)) => Err(Problem::job_file(errors)),
-        Err(error) => Err(Problem::internal(&error)),
+        // A file that is made to harm its reader is the user's fault.
+        Err(error @ (LookError::TooLong | LookError::NoAnswer(_))) => {
+            Err(Problem::invalid(format!("job: {error}; make the job file smaller or simpler")))
+        }
+        Err(LookError::Process(error)) => Err(Problem::internal(&error)),
     }
 }
 
-/// The entry script of a job is a second name of the uploaded file, which does not change.
+/// The entry script of a job is a second name of the uploaded file, which does not change. If the file has as many names as it
+/// may have, the job gets a copy.
 fn link(from: &Path, to: &Path) -> io::Result<()> {
-    std::fs::hard_link(from, to)
+    std::fs::hard_link(from, to).or_else(|_| {
+        std::fs::copy(from, to)?;
+        File::open(to)?.sync_all()
+    })
 }

@@ -1,15 +1,16 @@
 //! Reads the form with which a job and its entry script are submitted at once.
 
 use super::caller::Caller;
-use super::components::{Upload, script_name};
+use super::components::{add_bytes, keep, script_name};
 use super::submit_body::{MOST_JOB_FILE, SubmitBody};
 use crate::app::Server;
 use crate::names::TenantName;
 use crate::problem::Problem;
 use crate::state::ScriptDigest;
+use crate::uploads::Upload;
 use axum::extract::multipart::{Field, MultipartError};
 use axum::extract::{FromRequest, Multipart, Request};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use utoipa::ToSchema;
 
@@ -44,8 +45,12 @@ pub(crate) async fn read_form(
     let mut form = form.map_err(|rejection| Problem::bad_request(rejection.body_text()))?;
     let mut body = SubmitBody::default();
     let mut has_job = false;
+    let mut seen = BTreeSet::new();
     while let Some(field) = form.next_field().await.map_err(wrong)? {
         let name = field.name().unwrap_or_default().to_owned();
+        if !seen.insert(name.clone()) {
+            return Err(Problem::invalid(format!("the form has the part {name:?} twice")));
+        }
         match name.as_str() {
             "job" => {
                 body.job = text(field, &name).await?;
@@ -92,11 +97,11 @@ async fn upload(
     mut field: Field<'_>,
 ) -> Result<ScriptDigest, Problem> {
     let name = script_name(field.file_name())?;
-    let mut upload = Upload::begin(server, tenant).await?;
+    let mut upload = Upload::begin(&server.folders).await?;
     while let Some(chunk) = field.chunk().await.map_err(wrong)? {
-        upload.add(chunk).await?;
+        add_bytes(&mut upload, &chunk).await?;
     }
-    let (script, _) = upload.finish(caller.clone(), name).await?;
+    let (script, _) = keep(server, caller, (tenant.clone(), name), upload).await?;
     Ok(script.digest)
 }
 

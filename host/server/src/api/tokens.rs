@@ -147,6 +147,11 @@ fn check_scopes(
     if tenant.is_some() && scopes.contains(&Scope::Admin) {
         return Err(Problem::invalid("scopes: a token with a tenant cannot have the scope admin"));
     }
+    if tenant.is_none() && !scopes.contains(&Scope::Admin) {
+        return Err(Problem::invalid(
+            "scopes: a token without a tenant needs the scope admin; to make a token of a tenant, name it in `tenant`",
+        ));
+    }
     scopes.iter().try_for_each(|scope| caller.must_have(*scope))
 }
 

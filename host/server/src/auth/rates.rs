@@ -1,4 +1,4 @@
-//! Limits how many requests each token makes: a token may make a few seconds' requests at once, and then as many in each
+//! Limits how many requests each tenant makes: a tenant may make a few seconds' requests at once, and then as many in each
 //! second as its rate.
 
 use std::collections::HashMap;

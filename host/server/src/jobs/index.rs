@@ -1,6 +1,7 @@
 //! An index over the events of a job, in a file of SQLite: what happened to each mini-batch and attempt. With it, one page of
 //! a million mini-batches is read as fast as one of ten. It is made from the events alone, so it may be removed at any time.
 
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use sandmill_model::event::{Event, EventKind};
 use sandmill_model::{AttemptReport, MiniBatchId};
@@ -88,8 +89,10 @@ pub(crate) struct MiniBatchRow {
     /// The seconds of the last attempt that ended.
     pub(crate) seconds: f64,
     /// The kind of the last failure. Absent if the last attempt did not fail.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure_kind: Option<String>,
     /// Why the last attempt failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure_message: Option<String>,
 }
 
@@ -102,19 +105,27 @@ pub(crate) struct AttemptRow {
     pub(crate) worker: String,
     /// `running`, `succeeded`, `failed`, `cancelled`, or `lost` if its worker ended without a report.
     pub(crate) state: String,
-    /// When it began, in milliseconds since 1970.
-    pub(crate) started: i64,
-    /// When it ended, in milliseconds since 1970. Absent while it runs.
-    pub(crate) ended: Option<i64>,
-    /// Its seconds.
+    /// When it began.
+    #[schema(value_type = String, format = DateTime)]
+    pub(crate) started: Timestamp,
+    /// When it ended. Absent while it runs.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ended: Option<Timestamp>,
+    /// Its seconds. Absent until its worker has reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<f64>,
     /// Its seconds inside `run`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) run_seconds: Option<f64>,
     /// The CPU seconds of its worker meanwhile.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_seconds: Option<f64>,
     /// The kind of its failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure_kind: Option<String>,
     /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) failure_message: Option<String>,
 }
 
@@ -237,6 +248,10 @@ fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
+fn time(millis: i64) -> Timestamp {
+    Timestamp::from_millisecond(millis).unwrap_or_default()
+}
+
 fn mini_batch_of(row: &Row<'_>) -> rusqlite::Result<MiniBatchRow> {
     let state: String = row.get("state")?;
     Ok(MiniBatchRow {
@@ -259,8 +274,8 @@ fn attempt_of(row: &Row<'_>) -> rusqlite::Result<AttemptRow> {
         attempt: row.get("attempt")?,
         worker: row.get("worker")?,
         state: row.get("state")?,
-        started: row.get("started")?,
-        ended: row.get("ended")?,
+        started: time(row.get("started")?),
+        ended: row.get::<_, Option<i64>>("ended")?.map(time),
         seconds: row.get("seconds")?,
         run_seconds: row.get("run_seconds")?,
         cpu_seconds: row.get("cpu_seconds")?,
@@ -408,7 +423,6 @@ fn shortened(message: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use jiff::Timestamp;
     use serde_json::{Value, json};
 
     fn event(second: i64, kind: &Value) -> Event {

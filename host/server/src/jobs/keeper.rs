@@ -2,13 +2,16 @@
 //!
 //! The database is the truth. What the keeper remembers beside it, a restarted server finds again.
 
-use super::outcome::Ended;
+use super::asking::Asking;
+use super::outcome::{Ended, run_in};
 use super::process::{JobProcesses, SETTINGS_FILE};
-use crate::names::{JobId, now};
-use crate::state::{JobPhase, JobRecord, JobWish, ServerState, StateError};
+use super::queue::{Running, WhyWaiting, next_jobs};
+use crate::names::{JobId, TenantName, now};
+use crate::state::{JobPhase, JobRecord, JobWish, ServerState, StateError, Tenant};
 use sandmill_model::JobDir;
-use std::collections::BTreeMap;
-use std::process::Child;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Child, ExitStatus};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,27 +22,12 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 /// How long a job waits after its process was lost, so that a process that always dies does not keep the machine busy.
 const PAUSE_AFTER_LOSS: Duration = Duration::from_secs(2);
 
-/// Why a queued job does not run yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum WhyWaiting {
-    /// So many jobs are before it.
-    After {
-        /// Jobs of all tenants that start earlier.
-        jobs: usize,
-    },
-    /// The tenant has as many running jobs as it may have.
-    Quota {
-        /// The most running jobs.
-        most: u32,
-    },
-    /// Its process was lost a moment ago.
-    WasLost,
-}
-
 /// What the keeper learns from the API.
 enum News {
     /// This job is new, or its wish has changed.
     Changed(JobId),
+    /// No job starts any longer, because the server is about to end.
+    StartNothing,
     /// The server ends. Jobs that run go on.
     End,
 }
@@ -54,8 +42,13 @@ pub(crate) struct KeeperHandle {
 impl KeeperHandle {
     /// A job is new, or its wish has changed.
     pub(crate) fn changed(&self, id: &JobId) {
-        // A keeper that has ended starts no job.
+        // What a keeper that has ended does not learn, the next one finds in the state.
         let _ = self.news.send(News::Changed(id.clone()));
+    }
+
+    /// No job starts any longer.
+    pub(crate) fn start_nothing(&self) {
+        let _ = self.news.send(News::StartNothing);
     }
 
     /// Ends the keeper. Jobs that run go on.
@@ -70,11 +63,15 @@ impl KeeperHandle {
 }
 
 /// A job whose process runs.
+#[derive(Default)]
 struct RunningJob {
     /// `None` if an earlier server started it.
     child: Option<Child>,
-    /// Whether the process has agreed to end.
-    was_asked: Option<JobWish>,
+    /// How the process ended, once it has.
+    exit: Option<ExitStatus>,
+    /// How much the processes before have printed.
+    text_from: u64,
+    asking: Asking,
 }
 
 /// Follows the jobs.
@@ -87,6 +84,11 @@ pub(crate) struct Keeper {
     jobs: BTreeMap<JobId, JobRecord>,
     running: BTreeMap<JobId, RunningJob>,
     lost: BTreeMap<JobId, Instant>,
+    /// The jobs that could not be read or changed, because the database failed.
+    unread: BTreeSet<JobId>,
+    starts_none: bool,
+    /// Whether something has changed since the last decision.
+    has_news: bool,
     handle: KeeperHandle,
 }
 
@@ -106,16 +108,18 @@ impl Keeper {
         let jobs: BTreeMap<_, _> = found.into_iter().map(|job| (job.id.clone(), job)).collect();
         let was_running = |job: &&JobRecord| job.phase == JobPhase::Running;
         let running = jobs.values().filter(was_running);
-        let running = running
-            .map(|job| (job.id.clone(), RunningJob { child: None, was_asked: None }))
-            .collect();
+        let running = running.map(|job| (job.id.clone(), RunningJob::default())).collect();
         let mut keeper = Self {
             state,
             processes,
             most_running,
+            // A user may have changed a wish when no keeper was there.
+            unread: jobs.keys().cloned().collect(),
             jobs,
             running,
             lost: BTreeMap::new(),
+            starts_none: false,
+            has_news: true,
             handle: handle.clone(),
         };
         let thread = std::thread::spawn(move || keeper.follow(&news));
@@ -124,12 +128,18 @@ impl Keeper {
 
     fn follow(&mut self, news: &Receiver<News>) {
         loop {
+            for id in std::mem::take(&mut self.unread) {
+                self.read(&id);
+            }
             self.look();
-            self.start_next();
+            if self.has_news || !self.lost.is_empty() {
+                self.start_next();
+            }
             let mut next = news.recv_timeout(LOOK_INTERVAL);
             loop {
                 match next {
                     Ok(News::Changed(id)) => self.read(&id),
+                    Ok(News::StartNothing) => self.starts_none = true,
                     Ok(News::End) | Err(RecvTimeoutError::Disconnected) => return,
                     Err(RecvTimeoutError::Timeout) => break,
                 }
@@ -140,17 +150,27 @@ impl Keeper {
 
     /// Reads a job whose record has changed.
     fn read(&mut self, id: &JobId) {
+        self.has_news = true;
         match self.state.job(id) {
-            Ok(Some(job)) if !job.phase.has_ended() => {
-                self.jobs.insert(id.clone(), job);
-            }
-            Ok(_) => {
-                self.jobs.remove(id);
-            }
-            Err(error) => tracing::error!("job {id}: {error}"),
+            Ok(job) => self.keep(id, job),
+            Err(error) => return self.note_failure(id, &error),
         }
         self.stop_queued(id);
         self.ask_to_end(id);
+    }
+
+    /// Remembers a job, or forgets it if it has ended.
+    fn keep(&mut self, id: &JobId, job: Option<JobRecord>) {
+        match job.filter(|job| !job.phase.has_ended()) {
+            Some(job) => self.jobs.insert(id.clone(), job),
+            None => self.jobs.remove(id),
+        };
+    }
+
+    /// The database failed. The job is read again at the next look.
+    fn note_failure(&mut self, id: &JobId, error: &StateError) {
+        tracing::error!("job {id}: {error}");
+        self.unread.insert(id.clone());
     }
 
     /// A job without a process ends or pauses at once.
@@ -175,16 +195,18 @@ impl Keeper {
         });
     }
 
-    /// Changes the record of a job, and keeps the result.
-    fn change(&mut self, id: &JobId, mut change: impl FnMut(&mut JobRecord) -> bool) {
+    /// Changes the record of a job, and keeps the result. Returns false if the database failed.
+    fn change(&mut self, id: &JobId, mut change: impl FnMut(&mut JobRecord) -> bool) -> bool {
+        self.has_news = true;
         match self.state.change_job(id, &mut change, None) {
-            Ok(Some(job)) if !job.phase.has_ended() => {
-                self.jobs.insert(id.clone(), job);
+            Ok(job) => {
+                self.keep(id, job);
+                true
             }
-            Ok(_) => {
-                self.jobs.remove(id);
+            Err(error) => {
+                self.note_failure(id, &error);
+                false
             }
-            Err(error) => tracing::error!("job {id}: {error}"),
         }
     }
 
@@ -203,22 +225,33 @@ impl Keeper {
     }
 
     fn has_ended(&mut self, job: &JobRecord) -> bool {
-        let child = self.running.get_mut(&job.id).and_then(|running| running.child.as_mut());
-        match child {
-            Some(child) => child.try_wait().is_ok_and(|ended| ended.is_some()),
+        let Some(running) = self.running.get_mut(&job.id) else { return true };
+        if running.exit.is_some() {
+            return true;
+        }
+        match &mut running.child {
+            Some(child) => {
+                running.exit = child.try_wait().ok().flatten();
+                running.exit.is_some()
+            }
             None => self.processes.runs(job).is_ok_and(|runs| !runs),
         }
     }
 
     fn note_end(&mut self, job: &JobRecord) {
         let dir = JobDir::new(self.processes.folders.job(&job.tenant, &job.id));
-        let ended = Ended::read(&dir, self.processes.last_text(job));
-        let was_asked = self.running.remove(&job.id).is_some_and(|it| it.was_asked.is_some());
+        let running = self.running.get(&job.id);
+        let (exit, from) = running.map_or((None, 0), |it| (it.exit, it.text_from));
+        let ended = Ended::read(&dir, job, exit, self.processes.last_text(job, from));
         let now = now();
-        self.change(&job.id, |job| {
-            ended.note(job, was_asked, now);
+        let is_noted = self.change(&job.id, |job| {
+            ended.note(job, now);
             true
         });
+        if !is_noted {
+            return;
+        }
+        self.running.remove(&job.id);
         if self.jobs.get(&job.id).is_some_and(|job| job.phase == JobPhase::Queued) {
             tracing::warn!("the process of job {} was lost", job.id);
             self.lost.insert(job.id.clone(), Instant::now());
@@ -227,59 +260,51 @@ impl Keeper {
         self.stop_queued(&job.id);
     }
 
-    /// Asks the process of a job to end, if the user wants that and it was not asked before.
+    /// Asks the process of a job to end, if the user wants that.
     fn ask_to_end(&mut self, id: &JobId) {
         let Some(job) = self.jobs.get(id) else { return };
-        let Some(running) = self.running.get_mut(id) else { return };
-        if job.wish == JobWish::Run || running.was_asked == Some(job.wish) {
-            return;
-        }
-        if self.processes.cancel(job, job.wish == JobWish::CancelAtOnce) {
-            running.was_asked = Some(job.wish);
+        if let Some(running) = self.running.get_mut(id) {
+            running.asking.follow(&self.processes, job);
         }
     }
 
     /// Starts jobs while there is room, and notes why the others wait.
     fn start_next(&mut self) {
+        self.has_news = false;
         self.lost.retain(|_, at| at.elapsed() < PAUSE_AFTER_LOSS);
-        let mut waiting = BTreeMap::new();
-        for id in self.in_order() {
-            let Some(job) = self.jobs.get(&id) else { continue };
-            if self.lost.contains_key(&id) {
-                waiting.insert(id, WhyWaiting::WasLost);
-            } else if let Some(most) = self.exceeded_quota(job) {
-                waiting.insert(id, WhyWaiting::Quota { most });
-            } else if self.running.len() >= self.most_running {
-                let jobs = waiting.len();
-                waiting.insert(id, WhyWaiting::After { jobs });
-            } else {
-                self.start_job(&id);
-            }
-        }
-        *self.handle.waiting.lock().unwrap_or_else(PoisonError::into_inner) = waiting;
-    }
-
-    /// The queued jobs, in the order in which they should start.
-    fn in_order(&self) -> Vec<JobId> {
-        let mut queued: Vec<&JobRecord> = self
+        let queued: Vec<&JobRecord> = self
             .jobs
             .values()
             .filter(|job| job.phase == JobPhase::Queued && job.wish == JobWish::Run)
             .collect();
-        queued.sort_by_key(|job| (-job.priority, job.id.clone()));
-        queued.into_iter().map(|job| job.id.clone()).collect()
-    }
-
-    fn exceeded_quota(&self, job: &JobRecord) -> Option<u32> {
-        let tenant = self.state.tenant(&job.tenant).ok().flatten()?;
-        let most = tenant.quotas.running_jobs?;
-        let of_tenant = |id: &&JobId| self.jobs.get(*id).is_some_and(|it| it.tenant == job.tenant);
-        let running = self.running.keys().filter(of_tenant).count();
-        (running >= most as usize).then_some(most)
+        let names: BTreeSet<&TenantName> = queued.iter().map(|job| &job.tenant).collect();
+        let mut tenants: BTreeMap<TenantName, Tenant> = BTreeMap::new();
+        for name in names {
+            match self.state.tenant(name) {
+                Ok(found) => tenants.extend(found.map(|tenant| (name.clone(), tenant))),
+                Err(error) => {
+                    tracing::error!("tenant {name}: {error}");
+                    self.has_news = true;
+                }
+            }
+        }
+        let mut running = Running::default();
+        self.running.keys().filter_map(|id| self.jobs.get(id)).for_each(|job| running.add(job));
+        let room =
+            if self.starts_none { 0 } else { self.most_running.saturating_sub(running.total) };
+        let is_lost = |id: &JobId| self.lost.contains_key(id);
+        let (chosen, waiting) = next_jobs(&queued, &tenants, running, room, is_lost);
+        *self.handle.waiting.lock().unwrap_or_else(PoisonError::into_inner) = waiting;
+        chosen.iter().for_each(|id| self.start_job(id));
     }
 
     fn start_job(&mut self, id: &JobId) {
         let now = now();
+        let Some(job) = self.jobs.get(id) else { return };
+        let folders = &self.processes.folders;
+        let earlier_run = run_in(&JobDir::new(folders.job(&job.tenant, id)));
+        let submitted = folders.submitted_job(&job.tenant, id);
+        let text_from = self.processes.text_length(job);
         // The record comes first: a server that is killed between the two steps finds no process, and starts it again.
         self.change(id, |job| {
             let may_start = job.phase == JobPhase::Queued && job.wish == JobWish::Run;
@@ -288,35 +313,26 @@ impl Keeper {
                 job.began.get_or_insert(now);
                 job.ended = None;
                 job.starts += 1;
+                job.earlier_run.clone_from(&earlier_run);
             }
             may_start
         });
         let Some(job) = self.jobs.get(id).filter(|job| job.phase == JobPhase::Running) else {
             return;
         };
-        let submitted = self.processes.folders.submitted_job(&job.tenant, id);
         let settings = read_settings(&submitted.join(SETTINGS_FILE));
         let started = settings.and_then(|settings| self.processes.start(job, &settings));
+        let mut running = RunningJob { text_from, ..RunningJob::default() };
         match started {
-            Ok(child) => {
-                let running = RunningJob { child: Some(child), was_asked: None };
-                self.running.insert(id.clone(), running);
-            }
-            Err(error) => {
-                tracing::error!("job {id}: its process cannot be started: {error}");
-                let reason = format!("the job's process cannot be started: {error}");
-                self.change(id, |job| {
-                    job.phase = JobPhase::Failed;
-                    job.ended = Some(now);
-                    job.reason.clone_from(&reason);
-                    true
-                });
-            }
+            Ok(child) => running.child = Some(child),
+            // The job then looks like one whose process was lost. It is tried again, and fails in the end.
+            Err(error) => tracing::error!("job {id}: its process cannot be started: {error}"),
         }
+        self.running.insert(id.clone(), running);
     }
 }
 
-fn read_settings(file: &std::path::Path) -> std::io::Result<Vec<(String, String)>> {
+fn read_settings(file: &Path) -> std::io::Result<Vec<(String, String)>> {
     let text = std::fs::read(file)?;
     serde_json::from_slice(&text).map_err(std::io::Error::other)
 }

@@ -58,7 +58,7 @@ pub(crate) enum LookError {
     #[error("the job file takes longer than {} s to read", LONGEST.as_secs())]
     TooLong,
     /// The process did not answer.
-    #[error("the process that reads a job file gave no answer: {0}")]
+    #[error("the process that reads the job file used up its memory or time, or failed: {0}")]
     NoAnswer(String),
 }
 

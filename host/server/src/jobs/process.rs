@@ -61,10 +61,12 @@ impl JobProcesses {
             for (key, value) in settings {
                 command.arg("--set").arg(format!("{key}={value}"));
             }
-            if let Some(datastores) = &self.datastores {
-                command.arg("--datastores").arg(datastores);
-            }
         }
+        if let Some(datastores) = &self.datastores {
+            command.arg("--datastores").arg(datastores);
+        }
+        // These are for the user who started the server.
+        command.env_remove("SANDMILL_SERVER").env_remove("SANDMILL_TOKEN");
         command.arg("--policy").arg(&self.policy).arg("--tenant").arg(job.tenant.as_str());
         // The process keeps the lock: it never closes its standard input.
         command.stdin(Stdio::from(lock)).stdout(Stdio::from(text.try_clone()?)).stderr(text);
@@ -102,12 +104,17 @@ impl JobProcesses {
         ask(&dir, CONTROL_SOCKET, ControlQuestion::Cancel { at_once }).is_ok()
     }
 
-    /// The last lines that the job's process has printed.
-    pub(crate) fn last_text(&self, job: &JobRecord) -> String {
+    /// How much the processes of a job have printed so far.
+    pub(crate) fn text_length(&self, job: &JobRecord) -> u64 {
+        std::fs::metadata(self.folders.process_text(&job.id)).map_or(0, |found| found.len())
+    }
+
+    /// The last lines that the job's process has printed. `from`: how much was printed before.
+    pub(crate) fn last_text(&self, job: &JobRecord, from: u64) -> String {
         let read = || -> io::Result<Vec<u8>> {
             let mut file = File::open(self.folders.process_text(&job.id))?;
             let length = file.metadata()?.len();
-            file.seek(SeekFrom::Start(length.saturating_sub(SHOWN_BYTES)))?;
+            file.seek(SeekFrom::Start(from.max(length.saturating_sub(SHOWN_BYTES))))?;
             let mut bytes = Vec::new();
             file.take(SHOWN_BYTES).read_to_end(&mut bytes)?;
             Ok(bytes)

@@ -23,6 +23,9 @@ pub(crate) enum ViewError {
     /// They could not be read.
     #[error("the job's events: {0}")]
     Events(#[from] io::Error),
+    /// There are so many that only a part was read so far.
+    #[error("the job has very many events, and not all of them were read yet")]
+    Partial,
     /// The index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
@@ -34,8 +37,8 @@ pub(crate) struct JobView {
     tail: EventTail,
     history: History,
     index: Index,
-    /// Incremented when new events were read.
-    version: u64,
+    /// The run and number of the last event. Empty before the first one.
+    last: String,
 }
 
 impl JobView {
@@ -45,25 +48,33 @@ impl JobView {
     /// If the index cannot be made.
     pub(crate) fn open(dir: &JobDir, index: &Path) -> Result<Self, ViewError> {
         let index = Index::create(index)?;
-        Ok(Self { tail: EventTail::new(dir), history: History::default(), index, version: 0 })
+        Ok(Self {
+            tail: EventTail::new(dir),
+            history: History::default(),
+            index,
+            last: String::new(),
+        })
     }
 
     /// Reads what the job has written since the last call.
     ///
     /// # Errors
-    /// If the events cannot be read.
+    /// If the events cannot be read, or if there are so many that only a part was read. The next call reads on.
     pub(crate) fn refresh(&mut self) -> Result<(), ViewError> {
         let begun = Instant::now();
         loop {
             let mut events: Vec<Event> = Vec::new();
             let has_more = self.tail.read_some(&mut |event| events.push(event))?;
-            if !events.is_empty() {
-                self.version += 1;
+            if let Some(last) = events.last() {
+                self.last = format!("{}.{}", last.run, last.seq);
                 self.index.add(&events)?;
                 events.into_iter().for_each(|event| self.history.add(event));
             }
-            if !has_more || begun.elapsed() > LONGEST_REFRESH {
+            if !has_more {
                 return Ok(());
+            }
+            if begun.elapsed() > LONGEST_REFRESH {
+                return Err(ViewError::Partial);
             }
         }
     }
@@ -78,9 +89,9 @@ impl JobView {
         counts_of(&self.history)
     }
 
-    /// A number that grows with the events.
-    pub(crate) fn version(&self) -> u64 {
-        self.version
+    /// A text that changes with each event.
+    pub(crate) fn last(&self) -> &str {
+        &self.last
     }
 
     /// The mini-batches that end in a second, averaged over the job's run so far, and the seconds until all that are known have

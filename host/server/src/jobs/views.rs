@@ -63,8 +63,15 @@ impl JobViews {
                 JobView::open(&JobDir::new(self.folders.job(tenant, id)), &self.folders.index(id))?
             }
         };
-        // A view that fails is made again.
-        found.refresh()?;
+        match found.refresh() {
+            Ok(()) => {}
+            Err(ViewError::Partial) => {
+                *view = Some(found);
+                return Err(ViewError::Partial);
+            }
+            // A view that fails is made again.
+            Err(error) => return Err(error),
+        }
         let seen = look(&found);
         *view = Some(found);
         seen

@@ -32,6 +32,7 @@ pub(crate) struct AuditRecord {
     pub(crate) at: Timestamp,
     /// The tenant that the change concerns. Absent if it concerns the server.
     #[schema(value_type = Option<String>)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<TenantName>,
     /// Who did it: `token:ID`, or `server`.
     pub(crate) actor: String,

@@ -145,8 +145,8 @@ pub(crate) struct JobRecord {
     pub(crate) starts: u32,
     /// How often in a row its processes ended before the job, without an ended mini-batch.
     pub(crate) losses: u32,
-    /// Whether mini-batches that have failed are tried again at the next start.
-    pub(crate) retries_failed: bool,
+    /// The id of the run that the job's directory named before its processes were started last. Empty if it had not begun.
+    pub(crate) earlier_run: String,
     /// How far it had come when its processes ended last.
     pub(crate) counts: JobCounts,
     /// Incremented by each change.

@@ -56,6 +56,20 @@ pub enum StateError {
     },
 }
 
+/// What became of an entry script that was uploaded.
+#[derive(Debug)]
+pub(crate) enum ScriptAdded {
+    /// It is new.
+    New,
+    /// The tenant has it already.
+    Known(ScriptRecord),
+    /// The tenant may not upload so much.
+    TooLarge {
+        /// The bytes of its entry scripts so far.
+        used: u64,
+    },
+}
+
 /// What became of a submission.
 #[derive(Debug)]
 pub(crate) enum Submitted {
@@ -195,11 +209,17 @@ pub(crate) trait ServerState: Send + Sync {
         audit: Option<&AuditEntry>,
     ) -> Result<Option<JobRecord>, StateError>;
 
-    /// Notes an entry script whose file is in the state's folder.
+    /// Notes an entry script whose file is in the state's folder, unless the tenant's entry scripts would have more than
+    /// `most` bytes together.
     ///
     /// # Errors
     /// If the database fails.
-    fn add_script(&self, script: &ScriptRecord, audit: &AuditEntry) -> Result<(), StateError>;
+    fn add_script(
+        &self,
+        script: &ScriptRecord,
+        most: Option<u64>,
+        audit: &AuditEntry,
+    ) -> Result<ScriptAdded, StateError>;
 
     /// The tenant's entry script with this digest.
     ///
@@ -222,11 +242,11 @@ pub(crate) trait ServerState: Send + Sync {
         limit: u32,
     ) -> Result<Vec<ScriptRecord>, StateError>;
 
-    /// The bytes of all entry scripts of a tenant together.
+    /// How many jobs of a tenant have not ended.
     ///
     /// # Errors
     /// If the database fails.
-    fn script_bytes(&self, tenant: &TenantName) -> Result<u64, StateError>;
+    fn unfinished_of(&self, tenant: &TenantName) -> Result<u32, StateError>;
 
     /// The next entries of the audit, the latest first: those before this number. Only those of this tenant, if there is
     /// one.

@@ -20,7 +20,7 @@ const STEPS: [&str; 1] = ["
         id TEXT PRIMARY KEY, tenant TEXT NOT NULL REFERENCES tenant, name TEXT NOT NULL, phase TEXT NOT NULL, wish TEXT NOT NULL,
         priority INTEGER NOT NULL, labels TEXT NOT NULL, script TEXT, needs TEXT NOT NULL, submitted_by TEXT NOT NULL,
         submitted INTEGER NOT NULL, began INTEGER, ended INTEGER, reason TEXT NOT NULL, starts INTEGER NOT NULL,
-        losses INTEGER NOT NULL, retries_failed INTEGER NOT NULL, counts TEXT NOT NULL, version INTEGER NOT NULL
+        losses INTEGER NOT NULL, earlier_run TEXT NOT NULL, counts TEXT NOT NULL, version INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX job_by_tenant ON job (tenant, id);
     CREATE INDEX unfinished_job ON job (id) WHERE phase IN ('queued', 'running', 'paused');

@@ -9,12 +9,12 @@ use super::sqlite_values::{
 use super::tenant::Tenant;
 use super::token::{Scope, Scopes, TokenRecord};
 use super::{
-    RequestKey, ServerState, StateError, Submitted, schema, sqlite_jobs as jobs,
+    RequestKey, ScriptAdded, ServerState, StateError, Submitted, schema, sqlite_jobs as jobs,
     sqlite_scripts as scripts,
 };
 use crate::names::{JobId, TenantName, TokenId};
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Row, Transaction, TransactionBehavior, params};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -283,10 +283,18 @@ impl ServerState for SqliteState {
         })
     }
 
-    fn add_script(&self, script: &ScriptRecord, audit: &AuditEntry) -> Result<(), StateError> {
-        self.change(|change| match scripts::add(change, script)? {
-            true => note(change, audit),
-            false => Ok(()),
+    fn add_script(
+        &self,
+        script: &ScriptRecord,
+        most: Option<u64>,
+        audit: &AuditEntry,
+    ) -> Result<ScriptAdded, StateError> {
+        self.change(|change| {
+            let added = scripts::add(change, script, most)?;
+            if matches!(added, ScriptAdded::New) {
+                note(change, audit)?;
+            }
+            Ok(added)
         })
     }
 
@@ -307,10 +315,8 @@ impl ServerState for SqliteState {
         scripts::of_tenant(&self.read(), tenant, after, limit)
     }
 
-    fn script_bytes(&self, tenant: &TenantName) -> Result<u64, StateError> {
-        let text = "SELECT coalesce(sum(bytes), 0) FROM script WHERE tenant = ?";
-        let bytes = self.read().query_row(text, [tenant.as_str()], |row| row.get(0)).optional()?;
-        Ok(unsigned(bytes.unwrap_or_default()))
+    fn unfinished_of(&self, tenant: &TenantName) -> Result<u32, StateError> {
+        jobs::unfinished_of(&self.read(), tenant.as_str())
     }
 
     fn audit(

@@ -34,8 +34,7 @@ pub(super) fn submit(
         }
     }
     if let Some(most) = most_unfinished {
-        let text = format!("SELECT count(*) FROM job WHERE tenant = ? AND {IS_UNFINISHED}");
-        let unfinished: u32 = change.query_row(&text, [tenant], |row| row.get(0))?;
+        let unfinished = unfinished_of(change, tenant)?;
         if unfinished >= most {
             return Ok(Submitted::TooMany { unfinished });
         }
@@ -54,7 +53,7 @@ pub(super) fn replace(change: &Transaction<'_>, job: &JobRecord) -> Result<(), S
         INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
         ON CONFLICT (id) DO UPDATE SET phase = excluded.phase, wish = excluded.wish, priority = excluded.priority,
             labels = excluded.labels, began = excluded.began, ended = excluded.ended, reason = excluded.reason,
-            starts = excluded.starts, losses = excluded.losses, retries_failed = excluded.retries_failed,
+            starts = excluded.starts, losses = excluded.losses, earlier_run = excluded.earlier_run,
             counts = excluded.counts, version = excluded.version
     ";
     change.prepare_cached(text)?.execute(params![
@@ -74,7 +73,7 @@ pub(super) fn replace(change: &Transaction<'_>, job: &JobRecord) -> Result<(), S
         job.reason,
         job.starts,
         job.losses,
-        job.retries_failed,
+        job.earlier_run,
         to_json(&job.counts)?,
         signed(job.version),
     ])?;
@@ -100,7 +99,7 @@ fn job_of(row: &Row<'_>) -> Result<JobRecord, StateError> {
         reason: row.get("reason")?,
         starts: row.get("starts")?,
         losses: row.get("losses")?,
-        retries_failed: row.get("retries_failed")?,
+        earlier_run: row.get("earlier_run")?,
         counts: from_json(&row.get::<_, String>("counts")?)?,
         version: unsigned(row.get("version")?),
     })
@@ -114,6 +113,12 @@ fn named<T: Copy>(named: &[(&'static str, T)], name: &str) -> Result<T, StateErr
 /// The job with this id.
 pub(super) fn job(connection: &Connection, id: &JobId) -> Result<Option<JobRecord>, StateError> {
     Ok(rows(connection, "SELECT * FROM job WHERE id = ?", [id.as_str()], job_of)?.pop())
+}
+
+/// How many jobs of a tenant have not ended.
+pub(super) fn unfinished_of(connection: &Connection, tenant: &str) -> Result<u32, StateError> {
+    let text = format!("SELECT count(*) FROM job WHERE tenant = ? AND {IS_UNFINISHED}");
+    Ok(connection.query_row(&text, [tenant], |row| row.get(0))?)
 }
 
 /// All jobs that have not ended.

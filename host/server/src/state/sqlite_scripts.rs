@@ -1,22 +1,30 @@
 //! The table of entry scripts.
 
-use super::StateError;
 use super::script::{ScriptDigest, ScriptRecord};
 use super::sqlite_values::{millis, parsed, rows, signed, time, unsigned};
+use super::{ScriptAdded, StateError};
 use crate::names::TenantName;
 use rusqlite::{Connection, Row, Transaction, params};
 
-/// Adds an entry script. Returns false if the tenant has it already.
-pub(super) fn add(change: &Transaction<'_>, script: &ScriptRecord) -> Result<bool, StateError> {
-    let values = params![
-        script.tenant.as_str(),
-        script.digest.as_str(),
-        script.name,
-        signed(script.bytes),
-        millis(script.uploaded),
-    ];
-    let text = "INSERT INTO script VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
-    Ok(change.execute(text, values)? > 0)
+/// Adds an entry script, unless the tenant has it already, or would have more than `most` bytes.
+pub(super) fn add(
+    change: &Transaction<'_>,
+    new: &ScriptRecord,
+    most: Option<u64>,
+) -> Result<ScriptAdded, StateError> {
+    if let Some(found) = script(change, &new.tenant, &new.digest)? {
+        return Ok(ScriptAdded::Known(found));
+    }
+    let tenant = new.tenant.as_str();
+    let text = "SELECT coalesce(sum(bytes), 0) FROM script WHERE tenant = ?";
+    let used = unsigned(change.query_row(text, [tenant], |row| row.get(0))?);
+    if most.is_some_and(|most| used.saturating_add(new.bytes) > most) {
+        return Ok(ScriptAdded::TooLarge { used });
+    }
+    let values =
+        params![tenant, new.digest.as_str(), new.name, signed(new.bytes), millis(new.uploaded)];
+    change.execute("INSERT INTO script VALUES (?, ?, ?, ?, ?)", values)?;
+    Ok(ScriptAdded::New)
 }
 
 fn script_of(row: &Row<'_>) -> Result<ScriptRecord, StateError> {

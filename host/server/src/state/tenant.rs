@@ -24,7 +24,7 @@ pub(crate) struct Tenant {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Quotas {
-    /// The most jobs that wait or run.
+    /// The most jobs that have not ended. Paused jobs count, too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub(crate) unfinished_jobs: Option<u32>,
@@ -32,15 +32,11 @@ pub(crate) struct Quotas {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub(crate) running_jobs: Option<u32>,
-    /// The most workers of all jobs together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(minimum = 0)]
-    pub(crate) workers: Option<u32>,
     /// The most bytes of uploaded entry scripts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0)]
     pub(crate) upload_bytes: Option<u64>,
-    /// The most requests in a second, averaged over a few seconds.
+    /// The most requests of all tokens in a second, averaged over a few seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1)]
     pub(crate) requests_per_second: Option<u32>,

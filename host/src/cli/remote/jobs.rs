@@ -28,6 +28,16 @@ pub(super) fn id_of(given: Option<&std::path::Path>) -> Result<String, Problem> 
     })
 }
 
+/// Refuses options that a command does not have on a server. Each is given or not.
+pub(in crate::cli) fn refuse_options(options: &[(&str, bool)]) -> Result<(), Problem> {
+    match options.iter().find(|(_, is_given)| *is_given) {
+        Some((option, _)) => Err(Problem::usage(anyhow!(
+            "{option} does not work with a job of a server (--server): leave it out"
+        ))),
+        None => Ok(()),
+    }
+}
+
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }

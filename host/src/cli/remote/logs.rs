@@ -1,6 +1,7 @@
 //! Prints the output of entry scripts of a server's job.
 
 use super::super::exit::{Exit, Problem};
+use super::super::say;
 use super::super::terminal::print;
 use super::client::ServerClient;
 use super::jobs::{id_of, wait_for_end};
@@ -25,10 +26,11 @@ pub(in crate::cli) fn logs(
 ) -> Result<Exit, Problem> {
     let id = id_of(job)?;
     let mut printed: BTreeMap<String, u64> = BTreeMap::new();
+    let mut was_paused = false;
     loop {
         // The job is asked for first, so that everything that it has written is printed.
         let job = server.get(&format!("/v1/jobs/{id}"))?;
-        let has_ended = ["completed", "failed", "cancelled", "paused"].map(Value::from);
+        let has_ended = ["completed", "failed", "cancelled"].map(Value::from);
         let has_ended = has_ended.contains(&job["phase"]);
         let listed = server.get(&format!("/v1/jobs/{id}/logs"))?;
         for file in listed["items"].as_array().into_iter().flatten() {
@@ -43,6 +45,11 @@ pub(in crate::cli) fn logs(
         if !follow {
             return Ok(Exit::Completed);
         }
+        let is_paused = job["phase"] == "paused";
+        if is_paused && !was_paused {
+            say("the job is paused; its output follows when it goes on");
+        }
+        was_paused = is_paused;
         if has_ended {
             return wait_for_end(server, &id);
         }
@@ -77,8 +84,40 @@ fn print_from(
         if answer.status != 206 || answer.bytes.is_empty() {
             break;
         }
-        *from += answer.bytes.len() as u64;
-        print(&String::from_utf8_lossy(&answer.bytes))?;
+        let whole = whole_characters(&answer.bytes, *from + answer.bytes.len() as u64 >= length);
+        *from += whole.len() as u64;
+        print(&String::from_utf8_lossy(whole))?;
     }
     Ok(())
+}
+
+/// The bytes without a character of which only a part has come. If they are the last ones, all of them.
+fn whole_characters(bytes: &[u8], are_last: bool) -> &[u8] {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 && !are_last => {
+            &bytes[..error.valid_up_to()]
+        }
+        _ => bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_is_not_cut() {
+        let text = "aé".as_bytes();
+        assert_eq!(whole_characters(&text[..2], false), b"a");
+        assert_eq!(whole_characters(&text[..2], true), &text[..2]);
+        assert_eq!(whole_characters(text, false), text);
+        assert_eq!(whole_characters(b"\xff\xffa", false), b"\xff\xffa");
+    }
+
+    #[test]
+    fn only_the_output_of_entry_scripts_is_printed() {
+        assert!(is_wanted("user/stdout/0/process000.stdout.txt", Some("process000")));
+        assert!(!is_wanted("user/stdout/0/process001.stdout.txt", Some("process000")));
+        assert!(!is_wanted("sys/node/0/process000.txt", None));
+    }
 }

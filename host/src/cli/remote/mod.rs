@@ -9,7 +9,7 @@ mod logs;
 mod profile;
 mod submit;
 
-pub(super) use jobs::{cancel, explain, list, pause, resume, status};
+pub(super) use jobs::{cancel, explain, list, pause, refuse_options, resume, status};
 pub(super) use logs::logs;
 pub(super) use profile::ServerArgument;
 pub(super) use submit::{SubmitArguments, submit};
