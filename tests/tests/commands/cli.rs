@@ -28,6 +28,10 @@ fn version_and_help() {
       run          Runs a job. If it was interrupted, it is resumed
       resume       Resumes a job that was interrupted, failed or was cancelled
       node         Runs workers of jobs of other machines, until a signal ends it
+      serve        Runs the jobs of many tenants, and answers requests over HTTP, until a signal ends it
+      submit       Submits a job to a server, and prints its id
+      pause        Pauses a job of a server: it finishes its running mini-batches, and waits until it is
+                   resumed
       plan         Summarizes a job, shows its mini-batches, and runs nothing
       status       Shows the state of a job
       jobs         Lists the jobs below a folder and their states
@@ -59,6 +63,11 @@ fn version_and_help() {
     Options:
       -h, --help     Print help
       -V, --version  Print version
+
+    Server:
+          --server <URL>  The server of `sandmill serve` that has the job, as https://HOST:PORT or by
+                          its name in the user's config file, for submit, jobs, status, logs, explain,
+                          cancel, pause and resume [default: $SANDMILL_SERVER, else this machine]
 
     Logging:
           --log <LEVEL>          Logs what Sandmill does, on standard error: off, error, warn, info,

@@ -18,10 +18,9 @@ const NO_SERVER: &str = "no server is given: name it with --server URL, or with 
 /// The server of a command.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(in crate::cli) struct ServerArgument {
-    /// For submit, jobs, status, logs, explain, cancel, pause and resume: the server of `sandmill serve` that has the job, as
-    /// https://HOST:PORT or as the name of a server in the user's config file. The token is in $SANDMILL_TOKEN or in the
-    /// token_file of the config file [default: $SANDMILL_SERVER, else none: the jobs of this machine].
-    #[arg(long, value_name = "URL", global = true, hide_short_help = true)]
+    /// The server of `sandmill serve` that has the job, as https://HOST:PORT or by its name in the user's config file, for
+    /// submit, jobs, status, logs, explain, cancel, pause and resume [default: $SANDMILL_SERVER, else this machine].
+    #[arg(long, value_name = "URL", global = true, help_heading = "Server")]
     server: Option<String>,
 }
 
