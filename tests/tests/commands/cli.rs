@@ -106,6 +106,9 @@ fn version_and_help() {
           --policy <FILE>              The policy file, in which the operator of this machine limits
                                        what jobs may ask for [default: $SANDMILL_POLICY, else
                                        /etc/sandmill/policy.yaml if it exists]
+          --tenant <NAME>              The tenant for whom the job runs: `${tenant}` in the roots of the
+                                       policy stands for its name, and the job file cannot choose
+                                       another one
           --datastores <FILE>          The file of datastores: the stores that inputs may name, with
                                        their credentials. It must be readable only by its owner
                                        [default: $SANDMILL_DATASTORES]
@@ -167,6 +170,11 @@ fn version_and_help() {
                                        SANDMILL_STATE (completed, failed or cancelled) and SANDMILL_DIR.
                                        This command waits for it
       -h, --help                       Print help
+
+    Server:
+          --server <URL>  The server of `sandmill serve` that has the job, as https://HOST:PORT or by
+                          its name in the user's config file, for submit, jobs, status, logs, explain,
+                          cancel, pause and resume [default: $SANDMILL_SERVER, else this machine]
 
     Logging:
           --log <LEVEL>          Logs what Sandmill does, on standard error: off, error, warn, info,
