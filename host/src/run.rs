@@ -7,8 +7,9 @@ use crate::bus::{Broker, Bus, BusError, SigningKey};
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
-    self, BeginRequest, ClaimError, JobFile, JobOnNode, LeaderOptions, LogStore, Make, NodeHandle,
-    PolicyUsed, RemoteWork, RunToPublish, RunningNode, StartRequest, folder_objects,
+    self, BeginRequest, ClaimError, DirToPublish, JobFile, JobOnNode, LeaderOptions, LogStore,
+    Make, NodeHandle, PolicyUsed, RemoteWork, RunToPublish, RunningNode, StartRequest,
+    folder_objects,
 };
 use crate::inference::NamedLibrary;
 use crate::load::host_name;
@@ -52,13 +53,15 @@ fn publish(
     output: &Path,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), PrepareError> {
+    if spec.upload.is_none() {
+        return Ok(());
+    }
     let node = options.node();
-    let objects = match &spec.job_store {
-        Some(place) if spec.upload.is_some() => Some(job_objects(spec, place, &node)?),
-        _ => None,
-    };
-    let run = match objects {
-        Some(objects) => RunToPublish::find(objects, &JobDir::new(&options.job_dir))?,
+    let job_dir = JobDir::new(&options.job_dir);
+    let held = DirToPublish::lock(&job_dir)?;
+    let objects = spec.job_store.as_ref().map(|place| job_objects(spec, place, &node));
+    let run = match objects.transpose()? {
+        Some(objects) => RunToPublish::find(objects, &job_dir)?,
         None => None,
     };
     let may_publish = run.as_ref().map(|run| {
@@ -76,9 +79,12 @@ fn publish(
     }
     uploaded.map_err(PrepareError::Node)?;
     if let Some(Err(error)) = run.map(|run| run.publish()) {
-        say(&format!("copies of the results stay in the job store: {error}"));
+        say(&format!(
+            "the results are written, but copies of them stay in the job store, which may not say that the job is \
+             completed (run the job again to mend this): {error}"
+        ));
     }
-    Ok(())
+    Ok(held.published()?)
 }
 
 /// Uploads what only this machine has of a job into its store. Returns what replaces the paths of this machine.

@@ -153,6 +153,7 @@ impl Claim {
         state.result = Some(result.clone());
         if result.status == JobStatus::Completed {
             state.output_size = Some(output_size(&self.output, state.output_file.as_deref())?);
+            state.is_unpublished = state.results.is_some();
         }
         loop {
             let written = state.write(&self.state_file);
@@ -489,7 +490,7 @@ impl JobDirLock {
 }
 
 /// Creates the directory if it is missing, accessible only to this user, and locks it.
-fn lock_root(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
+pub(super) fn lock_root(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
     root.parent().map_or(Ok(()), make_folder)?;
     make_folder_with_mode(root, Mode::RWXU)?;
     let lock =

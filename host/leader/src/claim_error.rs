@@ -141,6 +141,14 @@ pub enum ClaimError {
         .0.display()
     )]
     Superseded(PathBuf),
+    /// The commit log of a completed job was removed before its results were published.
+    #[error(
+        "the results of the job in {} were not written to the store, because the commit log of the job is no longer in \
+         its job store (sandmill clean --store removes it): copy the results yourself, or start the job over with \
+         --overwrite",
+        .0.display()
+    )]
+    UnpublishedLogGone(PathBuf),
     /// Another process leads the job.
     #[error(
         "job '{name}' is running: {leader} leads it (its commit log is in {store}). Wait until it ends, cancel it \

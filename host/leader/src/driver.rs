@@ -509,8 +509,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.control = None;
         let written = self.claim.end(&result);
         self.emit(EventKind::JobFinished { result: Box::new(result.clone()) });
+        let publishes_later = self.store.as_ref().is_some_and(JobStore::publishes_later);
+        let publishes = publishes_later && result.status == JobStatus::Completed;
         if let Some(link) = self.store_link.take() {
-            link.end();
+            link.end(publishes);
         }
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
@@ -519,11 +521,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             // next run has another mark.
             let _ = self.parent.as_deref().map(remove_tree);
         }
-        let publishes_later = self.store.as_ref().is_some_and(JobStore::publishes_later);
-        if result.status == JobStatus::Completed
-            && publishes_later
-            && let Some(presence) = self.presence.take()
-        {
+        if publishes && let Some(presence) = self.presence.take() {
             presence.interrupt();
         }
         Ok(result)

@@ -148,6 +148,9 @@ pub struct JobState {
     /// The address in a store to which the results go from there. `None` if they stay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub results: Option<String>,
+    /// Whether the job is completed, and its results are not yet all at the address [`results`](Self::results).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_unpublished: bool,
     /// The file for rows in the output folder.
     pub output_file: Option<String>,
     /// The process of the latest run.
@@ -206,6 +209,7 @@ impl JobState {
             status: JobStanding::Running,
             output: PathBuf::new(),
             results: None,
+            is_unpublished: false,
             output_file: None,
             pid: std::process::id(),
             begun: started,

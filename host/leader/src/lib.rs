@@ -105,7 +105,7 @@ pub use orphans::{OldRuns, OrphanedJob, SearchedStore, orphaned_jobs};
 pub use prepare::{node_request, prepare};
 pub use prepare_error::PreparationError;
 pub use presence::show_successor;
-pub use published::RunToPublish;
+pub use published::{DirToPublish, RunToPublish};
 pub use sandmill_commit_log::{
     CreateObject, LogError, LogStore, OBJECT_BYTES, ObjectCutter, TrialError, create_own,
     is_run_id, remove_objects, try_folder, try_store,

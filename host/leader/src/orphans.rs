@@ -1,9 +1,9 @@
 //! Finds jobs in a job store that agents have led, and that no process leads now.
 
-use super::commit::SavedResults;
 use super::folder_lock::is_locked;
 use super::job_state::{JobFile, JobState};
 use super::presence::is_led;
+use super::published::is_unpublished;
 use super::stored_place::{StorePlace, StoredPlace};
 use crate::journal::{JournalError, LogSummary};
 use crate::model::{Address, JobStatus};
@@ -82,13 +82,13 @@ fn read(
         return Ok(None);
     }
     let summary = LogSummary::read(&run)?;
-    let state = JobState::parse(summary.job_state).ok();
+    let state = JobState::parse(summary.job_state.clone()).ok();
     let is_completed = summary.status == Some(JobStatus::Completed);
     let goes_to_store = state.as_ref().is_some_and(|state| state.results.is_some());
     let objects = logs.store();
     let is_published = || {
-        let saved = SavedResults::new(objects.clone(), run.id());
-        !goes_to_store || saved.are_removed().unwrap_or_default()
+        let state = state.as_ref().map(|state| (summary.status, state));
+        state.is_none_or(|state| !is_unpublished(objects, run.id(), state).unwrap_or(true))
     };
     if summary.is_superseded || (is_completed && is_published()) {
         old.insert(key);

@@ -47,10 +47,11 @@ impl StoreLink {
         }
     }
 
-    /// Copies the last logs. Call this after the job's last event.
-    pub(super) fn end(self) {
+    /// Copies the last logs. Call this after the job's last event. `publishes`: whether this process goes on to publish
+    /// the job's results.
+    pub(super) fn end(self, publishes: bool) {
         if let Some(logs) = self.logs {
-            logs.finish();
+            logs.finish(publishes);
         }
     }
 }

@@ -5,6 +5,7 @@ use super::claim_error::ClaimError;
 use super::folder_lock::FolderLock;
 use super::job_state::JobState;
 use super::presence::is_led;
+use super::published::is_unpublished;
 use super::shared_logs::{LastWord, read_last_word};
 use super::stored_place::{StorePlace, StoredPlace};
 use super::stored_view::{is_live, pending_cancel};
@@ -28,6 +29,8 @@ pub struct StoredJob {
     place: StoredPlace,
     /// How the job ended. `None` if it has not ended, or was started over and did not begin.
     pub status: Option<JobStatus>,
+    /// Whether the job is completed, and its results are not yet all at the address to which they go.
+    pub is_unpublished: bool,
     /// When the last record was written.
     pub last_record: Timestamp,
     /// The id of the latest run, and the number of records in its log.
@@ -197,6 +200,11 @@ fn read(place: StoredPlace) -> Result<Option<StoredJob>, JournalError> {
     let last_word = read_last_word(logs.store(), run.id())?;
     let cancel = state.as_ref().map(|state| pending_cancel(logs, run.id(), &summary, state));
     let cancel = cancel.transpose()?.flatten();
+    let unpublished = state.as_ref().filter(|_| !summary.is_superseded);
+    let unpublished =
+        unpublished.map(|state| is_unpublished(logs.store(), run.id(), (summary.status, state)));
+    let unpublished =
+        unpublished.transpose().map_err(|e| JournalError::no_store(place.shown.clone(), e))?;
     let LogSummary { status, is_superseded, writer, records, ended, .. } = summary;
     let last_record = place.folder.as_ref().and_then(|folder| last_change(folder, run.id()));
     // Objects at an address do not say when they were written.
@@ -210,6 +218,7 @@ fn read(place: StoredPlace) -> Result<Option<StoredJob>, JournalError> {
     Ok(Some(StoredJob {
         name: place.name.clone(),
         status: status.filter(|_| !is_superseded),
+        is_unpublished: unpublished.unwrap_or_default(),
         last_record,
         run: (run.id().to_owned(), records),
         writer,

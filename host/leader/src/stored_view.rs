@@ -7,6 +7,7 @@ use super::copied_logs::{copied_logs_folder, copies_of, remove_unused, state_fil
 use super::folder_lock::is_locked;
 use super::job_state::JobState;
 use super::job_store::worker_dir;
+use super::published::is_unpublished;
 use super::shared_logs::{CopiedLeader, CopyError, LastWord, fetch, leaders, read_last_word};
 use super::stored_place::{StorePlace, StoredPlace};
 use super::view_error::ViewError;
@@ -37,6 +38,8 @@ pub struct StoredView {
     copies: PathBuf,
     copied: Copied,
     is_live: bool,
+    /// As [`JobState::is_unpublished`].
+    is_unpublished: bool,
     last_word: Option<LastWord>,
     cancel: Option<CancelRequest>,
 }
@@ -67,6 +70,7 @@ impl StoredView {
             place,
             copied: Copied::default(),
             is_live: false,
+            is_unpublished: false,
             last_word: None,
             cancel: None,
         };
@@ -116,6 +120,10 @@ impl StoredView {
         self.last_word = last_word.map_err(JournalError::from)?;
         self.copied.summary.read_on(run)?;
         let state = self.state()?;
+        let objects = self.place.logs.store();
+        let unpublished = is_unpublished(objects, run.id(), (self.status(), &state));
+        self.is_unpublished =
+            unpublished.map_err(|e| JournalError::no_store(self.place.shown.clone(), e))?;
         let cancel = pending_cancel(&self.place.logs, run.id(), &self.copied.summary, &state);
         self.cancel = cancel.map_err(JournalError::from)?;
         self.is_live = is_live(state.shared_output(), self.last_word.as_ref());
@@ -182,6 +190,7 @@ impl StoredView {
         })?;
         if let Some(status) = self.status() {
             state.status = status.into();
+            state.is_unpublished = self.is_unpublished;
             let ended = self.last_word.as_ref().filter(|word| word.has_ended);
             state.ended = ended.map(|word| word.at);
         }

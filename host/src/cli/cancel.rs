@@ -1,6 +1,6 @@
 //! `sandmill cancel`: asks a running job to end, through its control socket or through its job store.
 
-use super::cancel_stored::{cancel_stored, not_running};
+use super::cancel_stored::{cancel_stored, not_running, writes_results};
 use super::exit::{Exit, Problem};
 use super::job_source::{AnyJobArgument, JobSource, resume};
 use super::say;
@@ -43,6 +43,9 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     };
     if !is_locked(dir) {
         return Err(not_running(&state));
+    }
+    if state.is_unpublished {
+        return Err(writes_results(&state, &format!("process {}", state.pid)));
     }
     let answer = match reach(dir, ControlQuestion::Cancel { at_once: arguments.at_once }) {
         Ok(Some(answer)) => answer,

@@ -25,6 +25,9 @@ pub(super) fn cancel_stored(
     if view.status().is_some() && !view.is_live() {
         return Err(not_running(&state));
     }
+    if state.is_unpublished {
+        return Err(writes_results(&state, &leader_of(view, &state)));
+    }
     let now = Timestamp::now();
     let is_enough = |request: &&CancelRequest| request.at_once || !at_once;
     if let Some(request) = view.cancel_request().filter(is_enough) {
@@ -75,8 +78,26 @@ fn already_asked(view: &StoredView, request: &CancelRequest, now: Timestamp) -> 
     format!("Job {} was already asked to end{how}, {ago} ago on {host}.{waits}", view.name())
 }
 
+/// The error for a job whose mini-batches are done. `process`: the one that writes the results.
+pub(super) fn writes_results(state: &JobState, process: &str) -> Problem {
+    Problem::usage(anyhow!(
+        "job {} can no longer be cancelled: its mini-batches are done, and {process} writes the results to {}; to stop \
+         this, press Ctrl-C where that process runs, or end it with kill",
+        state.name,
+        state.output_shown().display()
+    ))
+}
+
 /// The error for a job that has no process. If it has a job store, the message says how to cancel it there.
 pub(super) fn not_running(state: &JobState) -> Problem {
+    if state.is_unpublished {
+        return Problem::usage(anyhow!(
+            "job {} does not run: its mini-batches are done, and its results are not all in {}; sandmill status says \
+             how to write them there",
+            state.name,
+            state.output_shown().display()
+        ));
+    }
     let store = state.run_folder.as_ref().filter(|_| state.status == JobStanding::Running);
     let store = store.and_then(|run| run.parent()?.parent());
     if let Some(store) = store {

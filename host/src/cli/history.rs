@@ -110,6 +110,9 @@ fn status_text(found: &KnownJob, now: CurrentState) -> String {
     let clock = Timestamp::now();
     let stored = found.stored.as_ref().map(|stored| stored_text(stored, clock)).unwrap_or_default();
     match (&history.result, now) {
+        (_, CurrentState::Running | CurrentState::Interrupted) if state.is_unpublished => {
+            unpublished_text(found, now) + &job_status_text(history, false, clock) + &stored
+        }
         (_, CurrentState::Running) => {
             let head = format!("Job {name} is running ({process}).\n");
             head + &job_status_text(history, true, clock) + &stored
@@ -141,6 +144,23 @@ fn status_text(found: &KnownJob, now: CurrentState) -> String {
             head + &job_status_text(history, false, clock) + &stored
         }
     }
+}
+
+/// The state of a job whose mini-batches are done, and whose results are not all at their address.
+fn unpublished_text(found: &KnownJob, now: CurrentState) -> String {
+    let KnownJob { state, process, .. } = found;
+    let name = &state.name;
+    let address = state.output_shown().display();
+    if now.is_live() {
+        return format!(
+            "Job {name} is running ({process}): its mini-batches are done, and it writes the results to {address}.\n"
+        );
+    }
+    format!(
+        "Job {name} was interrupted: its mini-batches are done, its {process} is gone, and its results are not all in \
+         {address}. Committed results are kept; write them there with: {}\n",
+        found.paths.resume.advice(&found.word, "")
+    )
 }
 
 /// What only a job store says about a job that has not ended.
@@ -185,6 +205,7 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
         "tenant": state.started_by.as_ref().map_or(&history.tenant, |by| &by.tenant),
         "started_by": state.started_by,
         "status": now,
+        "unpublished": state.is_unpublished,
         "pid": state.pid,
         "began": history.began,
         "ended": state.ended,

@@ -137,6 +137,15 @@ pub(super) struct KnownInStore {
 }
 
 impl KnownJob {
+    /// Without the result of a job whose results are not all written: the job has not ended.
+    fn without_unpublished_result(mut self) -> Self {
+        if self.state.is_unpublished {
+            self.history.result = None;
+            self.state.result = None;
+        }
+        self
+    }
+
     pub(super) fn now(&self) -> CurrentState {
         CurrentState::determine(&self.state, &self.history, self.is_live)
     }
@@ -232,7 +241,8 @@ fn read_directory(path: &Path) -> Result<KnownJob, Problem> {
         paths,
         logs,
         stored: None,
-    })
+    }
+    .without_unpublished_result())
 }
 
 /// How to resume a job from its directory.
@@ -318,5 +328,6 @@ fn read_stored(view: &StoredView, store: &Path) -> Result<KnownJob, Problem> {
             last_word: view.last_word().cloned(),
             cancel: view.cancel_request().cloned(),
         }),
-    })
+    }
+    .without_unpublished_result())
 }

@@ -140,7 +140,7 @@ fn stored_table(jobs: &[(StoredJob, CurrentState)], now: Timestamp) -> String {
         let failed = if failed > 0 { format!(", {failed} failed") } else { String::new() };
         [
             shown(&job.name),
-            format!("{state}{}", if job.cancel.is_some() { ", cancel requested" } else { "" }),
+            stored_state_text(job, *state),
             format!("{succeeded} done{failed}"),
             format!("{} ago", age(job.last_sign(), now)),
             shown(&job.tenant),
@@ -149,6 +149,16 @@ fn stored_table(jobs: &[(StoredJob, CurrentState)], now: Timestamp) -> String {
         ]
     }));
     aligned(&rows)
+}
+
+fn stored_state_text(job: &StoredJob, state: CurrentState) -> String {
+    let more = match (&job.cancel, job.is_unpublished) {
+        (_, true) if state.is_live() => ", writes its results",
+        (_, true) => ", results not written",
+        (Some(_), false) => ", cancel requested",
+        (None, false) => "",
+    };
+    format!("{state}{more}")
 }
 
 /// A request to cancel a job, for programs.
@@ -165,6 +175,7 @@ fn stored_as_json(job: &StoredJob, state: CurrentState) -> Value {
         "job": job.name,
         "log": job.place(),
         "state": state,
+        "unpublished": job.is_unpublished,
         "tenant": job.tenant,
         "machine": job.machine(),
         "pid": job.pid(),
@@ -269,6 +280,7 @@ fn as_json(job: &FoundJob, holders: &[(u32, u32)], now: Timestamp) -> Value {
         "job": state.name,
         "dir": std::path::absolute(dir).unwrap_or_else(|_| dir.clone()),
         "state": job.now,
+        "unpublished": state.is_unpublished,
         "tenant": job.tenant(),
         "pid": job.now.is_live().then_some(state.pid),
         "run": state.id,

@@ -41,7 +41,8 @@ pub(super) enum CurrentState {
     Running,
     /// The job waits for other jobs to free resources.
     Waiting,
-    /// The job's process is gone: the process was killed, or the machine went down.
+    /// The job's process is gone: the process was killed, or the machine went down. Or the job's results could not be
+    /// written to their address.
     Interrupted,
     /// The job is completed.
     Completed,
@@ -79,6 +80,8 @@ impl CurrentState {
             (true, _) if history.waits_since.is_some() => Self::Waiting,
             (true, _) => Self::Running,
             (false, JobStanding::Running) => Self::Interrupted,
+            // Another run writes the results.
+            (false, _) if state.is_unpublished => Self::Interrupted,
             (false, JobStanding::Completed) => Self::Completed,
             (false, JobStanding::Failed) => Self::Failed,
             (false, JobStanding::Cancelled) => Self::Cancelled,
@@ -89,6 +92,7 @@ impl CurrentState {
     pub(super) fn of_stored(job: &StoredJob) -> Self {
         match job.status {
             _ if job.is_running() => Self::Running,
+            Some(JobStatus::Completed) if job.is_unpublished => Self::Interrupted,
             Some(JobStatus::Completed) => Self::Completed,
             Some(JobStatus::Failed) => Self::Failed,
             Some(JobStatus::Cancelled) => Self::Cancelled,

@@ -487,6 +487,9 @@ fn upload_results(
 ) -> Result<(), Problem> {
     run::upload_results(spec, options, output, say).map_err(|error| match error {
         PrepareError::JobDir(ClaimError::Superseded(_)) => Problem::failed(error),
+        PrepareError::JobDir(ClaimError::UnpublishedLogGone(_)) => {
+            Problem::failed(anyhow::anyhow!("{error}. The results are in {}", output.display()))
+        }
         _ => Problem::failed(anyhow::anyhow!(
             "{error}. The results are in {}; run the job again to write them to the store",
             output.display()

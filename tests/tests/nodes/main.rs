@@ -32,4 +32,5 @@ mod stored;
 mod submitters;
 mod taken_over;
 mod twins;
+mod unpublished;
 mod uploads;

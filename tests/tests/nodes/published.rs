@@ -30,7 +30,12 @@ fn expected(files: usize) -> Vec<String> {
 }
 
 /// Starts the job, and waits until its leader has stopped itself at this fail point.
-fn stopped_at(cluster: &Cluster, job: TestJob, point: &str, options: &[&str]) -> Running {
+pub(crate) fn stopped_at(
+    cluster: &Cluster,
+    job: TestJob,
+    point: &str,
+    options: &[&str],
+) -> Running {
     let job = job.env("SANDMILL_FAIL_POINT", &format!("{point}:1:stop"));
     let mut running = cluster.start(job, "first", options);
     running.until("the leader has stopped", |running| is_stopped(running.pid()));
@@ -56,7 +61,7 @@ fn start_over(cluster: &Cluster, folder: &Path, variables: Vec<(String, String)>
 }
 
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");

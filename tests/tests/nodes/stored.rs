@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A job with rows and files for this many nodes. `bucket`: a new bucket for its results and its log.
-fn job(moto: &Server, bucket: &str, nodes: u32, lines: &str) -> TestJob {
+pub(crate) fn job(moto: &Server, bucket: &str, nodes: u32, lines: &str) -> TestJob {
     moto.put(&format!("/{bucket}"), "");
     let job = TestJob::new(&guest("writes_files")).yaml(&format!(
         "inputs: {{texts: in}}\nmini_batch_size: 1\nprocess_count_per_node: 2\nrun_max_try: 1\n\
@@ -67,7 +67,7 @@ pub(crate) fn rows(moto: &Server) -> String {
 
 /// Fails if the results do not have each file of the entry script, with its content, or have more.
 #[track_caller]
-fn assert_files(moto: &Server) {
+pub(crate) fn assert_files(moto: &Server) {
     let found = moto.names("box", "results/");
     for number in 0..FILES {
         let path = format!("/box/results/{number}.txt.out");

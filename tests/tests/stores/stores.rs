@@ -340,6 +340,17 @@ fn results_go_to_a_store() {
     ran.says("it does not exist; check the address (404 Not Found, NoSuchBucket");
     ran.says("run the job again to write them to the store");
     assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
+    // The job is not completed.
+    let ran = ran.into_job().command(&["clean", "--root", ".", "--older-than", "0s"]);
+    assert_eq!(ran.stdout, "0 jobs, 0 bytes freed\n");
+    let ran = ran.into_job().command(&["status", "job", "--exit-code"]);
+    ran.exits_with(3);
+    assert!(ran.stdout.contains("its results are not all in s3://nowhere/results"), "{ran}");
+    moto.put("/nowhere", "");
+    let ran = ran.into_job().run(&[]);
+    ran.exits_with(0);
+    let ran = ran.into_job().command(&["status", "job", "--exit-code"]);
+    ran.exits_with(0);
 }
 
 #[test]

@@ -150,13 +150,13 @@ mod tests {
         let mut copied = CopiedLeader { epoch: 0, next: 0 };
         assert_eq!(job.fetch(&mut copied), "");
         job.append("one\n");
-        job.share(0).finish();
+        job.share(0).finish(false);
         assert_eq!(job.fetch(&mut copied), "one\n");
         assert_eq!(copied.next, 1);
         assert!(read_last_word(&job.store, "r").unwrap().unwrap().has_ended);
         // The next leader has a directory of its own.
         job.append("two\n");
-        job.share(9).finish();
+        job.share(9).finish(false);
         assert_eq!(leaders(&job.store, "r").unwrap().len(), 2);
         assert_eq!(job.fetch(&mut CopiedLeader { epoch: 9, next: 0 }), "one\ntwo\n");
         // A copy whose progress was not recorded is repeated.
@@ -215,7 +215,7 @@ mod tests {
         let sharing = LogSharing::start(shared, notices).unwrap();
         let notice = received.blocking_recv().unwrap();
         assert!(notice.starts_with("the logs cannot be copied to the job store now"), "{notice}");
-        sharing.finish();
+        sharing.finish(false);
         assert_eq!(received.blocking_recv(), None, "the thread has ended");
     }
 
@@ -268,7 +268,7 @@ mod tests {
             Shared { store: &store, run: "r", epoch: 0, job_dir, directory, has_workers: true };
         let sharing = LogSharing::start(shared, unbounded_channel().0).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(2));
-        sharing.finish();
+        sharing.finish(false);
         assert!(begun.elapsed() < Duration::from_secs(20));
     }
 }

@@ -52,6 +52,18 @@ impl Heart {
         Self { series, epoch, directory, next: 0 }
     }
 
+    /// The heart of a process that goes on for the latest leader. `None` if no leader had a heartbeat.
+    pub(super) fn of_latest(
+        store: &Arc<dyn LogStore>,
+        run: &str,
+        directory: String,
+    ) -> Result<Option<Self>, LogError> {
+        let series = RecordSeries::new(store, run, FOLDER);
+        let last = series.numbers()?.pop();
+        let heart = |last| Self { series, epoch: last / BEATS, directory, next: last % BEATS + 1 };
+        Ok(last.map(heart))
+    }
+
     /// Writes a heartbeat.
     pub(super) fn beat(&mut self, has_ended: bool) -> Result<(), LogError> {
         if self.next == 0 {

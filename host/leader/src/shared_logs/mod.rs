@@ -12,6 +12,7 @@ mod chunk;
 mod fetching;
 mod heartbeat;
 mod of_nodes;
+mod pulse;
 mod sharing;
 mod tails;
 
@@ -19,4 +20,5 @@ pub(super) use fetching::{CopiedLeader, CopyError, fetch};
 pub use heartbeat::LastWord;
 pub(super) use heartbeat::{leaders, read_last_word};
 pub use of_nodes::{NodeLogs, write_node_logs};
+pub(crate) use pulse::Pulse;
 pub(super) use sharing::{LogSharing, Shared};

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 /// How often new parts of logs are copied.
 const SHARE_INTERVAL: Duration = Duration::from_secs(2);
 /// The time between two heartbeats.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 /// The most chunks that are written between two heartbeats.
 const MAX_CHUNKS: u32 = 16;
 /// How long the begin of the job waits for the first heartbeat.
@@ -50,8 +50,16 @@ pub(crate) struct Shared<'a> {
 /// The thread that copies the logs of a leader, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct LogSharing {
-    /// Asks the thread to copy the rest, and to say when it has.
-    finish: mpsc::Sender<mpsc::Sender<()>>,
+    finish: mpsc::Sender<Finish>,
+}
+
+/// Asks the thread to copy the rest.
+#[derive(Debug)]
+struct Finish {
+    /// Whether the process has ended its part in the job.
+    has_ended: bool,
+    /// Receives a message when the rest is copied.
+    done: mpsc::Sender<()>,
 }
 
 impl LogSharing {
@@ -80,10 +88,11 @@ impl LogSharing {
         Some(Self { finish })
     }
 
-    /// Copies the rest of the logs. Waits for this briefly: the job ends also if the store hangs.
-    pub(crate) fn finish(self) {
+    /// Copies the rest of the logs. Waits for this briefly: the job ends also if the store hangs. `publishes`: whether
+    /// this process goes on to publish the job's results, with heartbeats of a [`Pulse`](super::Pulse).
+    pub(crate) fn finish(self, publishes: bool) {
         let (done, is_done) = mpsc::channel();
-        if self.finish.send(done).is_ok() {
+        if self.finish.send(Finish { has_ended: !publishes, done }).is_ok() {
             // After a time-out, the thread ends with the process.
             let _ = is_done.recv_timeout(FINISH_WITHIN);
         }
@@ -108,7 +117,7 @@ struct Sharer {
 }
 
 impl Sharer {
-    fn serve(mut self, asked: &mpsc::Receiver<mpsc::Sender<()>>, begun: &mpsc::Sender<()>) {
+    fn serve(mut self, asked: &mpsc::Receiver<Finish>, begun: &mpsc::Sender<()>) {
         loop {
             let result = self.beat_if_due();
             // If this fails, the leader no longer waits.
@@ -119,8 +128,8 @@ impl Sharer {
             match asked.recv_timeout(if has_more { Duration::ZERO } else { SHARE_INTERVAL }) {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
-                Ok(done) => {
-                    let result = self.share(u32::MAX).and_then(|_| self.heart.beat(true));
+                Ok(Finish { has_ended, done }) => {
+                    let result = self.share(u32::MAX).and_then(|_| self.heart.beat(has_ended));
                     self.report(result);
                     // If this fails, the leader no longer waits.
                     let _ = done.send(());
