@@ -1,21 +1,19 @@
 //! Runs a job: connects the leader (`engine`) to this machine (`node`), and to other ones through a broker
 //! (`nodes`).
 
+mod publish;
 mod turn;
 
 use crate::bus::{Broker, Bus, BusError, SigningKey};
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
 use crate::engine::{
-    self, BeginRequest, ClaimError, DirToPublish, JobFile, JobOnNode, LeaderOptions, LogStore,
-    Make, NodeHandle, PolicyUsed, RemoteWork, RunToPublish, RunningNode, StartRequest,
-    folder_objects,
+    self, BeginRequest, ClaimError, JobFile, JobOnNode, LeaderOptions, LogStore, Make, NodeHandle,
+    PolicyUsed, RemoteWork, RunningNode, StartRequest, folder_objects,
 };
 use crate::inference::NamedLibrary;
 use crate::load::host_name;
-use crate::model::{
-    Address, JobDir, MiniBatchId, NodeId, TableFormat, UploadedData, WorkerId, fail_point,
-};
+use crate::model::{Address, JobDir, MiniBatchId, NodeId, TableFormat, UploadedData, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions, NodeRole};
 use crate::nodes::{
     Assignment, GrantedObjects, LeadAnnouncer, LeadKeeper, LeaderIdentity, Leadership, RemoteNodes,
@@ -24,68 +22,12 @@ use crate::protocol::node::{InspectReport, InspectRequest, PrepareRequest};
 use crate::protocol::{NodeReport, NodeReports, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, JobStorePlace, OperatorPolicy};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use engine::run;
-
-/// Uploads the results of a completed job to the store that the job names, if it names one. Then removes the copies
-/// of results that the job's [store](JobSpec::job_store) has.
-///
-/// # Errors
-/// If the policy does not allow the store, if the results could not be uploaded, or if the job was started over
-/// elsewhere since.
-pub fn upload_results(
-    spec: &JobSpec,
-    options: &Options,
-    output: &Path,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), PrepareError> {
-    let published = publish(spec, options, output, say);
-    options.lead_keeper.end();
-    published
-}
-
-fn publish(
-    spec: &JobSpec,
-    options: &Options,
-    output: &Path,
-    say: &mut dyn FnMut(&str),
-) -> Result<(), PrepareError> {
-    if spec.upload.is_none() {
-        return Ok(());
-    }
-    let node = options.node();
-    let job_dir = JobDir::new(&options.job_dir);
-    let held = DirToPublish::lock(&job_dir)?;
-    let objects = spec.job_store.as_ref().map(|place| job_objects(spec, place, &node));
-    let run = match objects.transpose()? {
-        Some(objects) => RunToPublish::find(objects, &job_dir)?,
-        None => None,
-    };
-    let may_publish = run.as_ref().map(|run| {
-        || {
-            let is_latest = run.check().is_ok();
-            fail_point::pass("results-publishing");
-            is_latest
-        }
-    });
-    let may_publish = may_publish.as_ref().map(|ask| ask as &dyn Fn() -> bool);
-    let uploaded = node::upload_results(spec, &node, output, may_publish, say);
-    if let (Err(_), Some(run)) = (&uploaded, &run) {
-        // This is the better reason.
-        run.check()?;
-    }
-    uploaded.map_err(PrepareError::Node)?;
-    if let Some(Err(error)) = run.map(|run| run.publish()) {
-        say(&format!(
-            "the results are written, but copies of them stay in the job store, which may not say that the job is \
-             completed (run the job again to mend this): {error}"
-        ));
-    }
-    Ok(held.published()?)
-}
+pub use publish::upload_results;
 
 /// Uploads what only this machine has of a job into its store. Returns what replaces the paths of this machine.
 ///

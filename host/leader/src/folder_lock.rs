@@ -156,6 +156,11 @@ fn effective_user(pid: u32) -> Option<u32> {
     users.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// The process ID in the lock file of a folder. The process may be on another machine. `None` if the file cannot be read.
+pub(super) fn lock_holder(path: &Path) -> Option<u32> {
+    std::fs::read_to_string(path.join(LOCK_FILE)).ok()?.trim().parse().ok()
+}
+
 /// Whether a job holds the folder at this path. The caller and the job may run as different users.
 pub fn is_locked(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;

@@ -4,6 +4,7 @@
 use super::claim::{Claim, JobDirLock, resolve};
 use super::claim_error::ClaimError;
 use super::commit::SavedResults;
+use super::folder_lock::lock_holder;
 use super::job_state::{JobStanding, JobState, workers_of_run};
 use super::options::LeaderOptions;
 use super::presence::{Presence, is_led};
@@ -156,6 +157,21 @@ impl JobStore {
         Ok(())
     }
 
+    /// The error if another process has locked the output folder, which is `in_use`. Names that process if it leads
+    /// this job.
+    pub(super) fn name_leader(&self, held: &JobDirLock, in_use: ClaimError) -> ClaimError {
+        let led = || {
+            let summary = LogSummary::read(&self.logs.latest(&self.runs)?).ok()?;
+            let holder = lock_holder(held.output())?;
+            let writer =
+                summary.writer.filter(|writer| writer.pid == holder && !is_known_dead(writer));
+            self.state(summary.job_state, held).ok()?;
+            let (name, store) = (self.name.clone(), self.place.clone());
+            Some(ClaimError::LedElsewhere { name, leader: last_writer(Some(&writer?)), store })
+        };
+        led().unwrap_or(in_use)
+    }
+
     fn unavailable(&self, source: io::Error) -> JournalError {
         JournalError::no_store(self.place.clone(), source)
     }
@@ -290,6 +306,13 @@ impl JobStore {
             });
             // A journal of a run that was started over has no meaning any longer.
             remove_journal(&journal)?;
+            let state = match summary.status {
+                Some(ended @ (JobStatus::Failed | JobStatus::Cancelled)) => {
+                    JobState { status: ended.into(), ..state }
+                }
+                // The results are made again from the log.
+                Some(JobStatus::Completed) | None => state,
+            };
             // `job.json` comes first: without it, a directory with a journal is not a job directory.
             held.restore(state)?;
         }
@@ -450,6 +473,12 @@ pub(super) fn undo(claim: &Claim, store: Option<&JobStore>) -> Result<(), ClaimE
         }
     }
     claim.undo()
+}
+
+/// Whether this process was on this machine, and has ended.
+fn is_known_dead(writer: &Writer) -> bool {
+    let process = Path::new("/proc").join(writer.pid.to_string());
+    writer.host == Writer::this_process().host && !process.exists()
 }
 
 /// The last writer of a log, for messages.

@@ -91,9 +91,15 @@ fn find_log<J: JobOnNode>(
         refuse_to_leave_log(held, options.overwrite)?;
         return Ok((None, None));
     };
-    if spec.upload.is_none() {
-        lock_shared_output(held, folder.map(|folder| folder.join(&spec.name)))?;
-    }
+    let locked = match spec.upload {
+        Some(_) => Ok(()),
+        None => lock_shared_output(held, folder.map(|folder| folder.join(&spec.name))),
+    };
+    // The store may say which process has locked the folder.
+    let in_use = match locked {
+        Err(error @ ClaimError::OutputInUse(_)) => Some(error),
+        locked => locked.map(|()| None)?,
+    };
     let mut store = match place {
         JobStorePlace::Folder(named) => {
             JobStore::in_folder(folder.unwrap_or(named), spec, options)?
@@ -103,6 +109,9 @@ fn find_log<J: JobOnNode>(
             JobStore::at_address(objects, address, spec, options)?
         }
     };
+    if let Some(in_use) = in_use {
+        return Err(store.name_leader(held, in_use).into());
+    }
     let log = match options.overwrite {
         true => store.check_overwrite(held, say).map(|()| None),
         false => store.catch_up(held, say),

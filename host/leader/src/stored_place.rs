@@ -72,6 +72,20 @@ impl StorePlace {
         Ok(names)
     }
 
+    /// The names of the jobs that have begun, sorted. An object of a removed job may stay in a store at an address.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub(super) fn begun(&self) -> io::Result<Vec<String>> {
+        let mut begun = Vec::new();
+        for name in self.names()? {
+            if self.find(&name)?.is_some() {
+                begun.push(name);
+            }
+        }
+        Ok(begun)
+    }
+
     /// The part of the job with this name. `None` if there is no such job.
     ///
     /// # Errors

@@ -13,7 +13,7 @@ use super::stored_place::{StorePlace, StoredPlace};
 use super::view_error::ViewError;
 use crate::files::remove_tree;
 use crate::journal::{JournalError, LogSummary};
-use crate::model::{JobDir, JobStatus, LOCK_FILE};
+use crate::model::{JobDir, JobStatus};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use sandmill_commit_log::{JobLogs, LogError, RunLog};
@@ -63,7 +63,7 @@ impl StoredView {
         remove_unused(&copied_logs_folder(cache));
         let failed = |source| JournalError::no_store(store.shown().to_owned(), source);
         let Some(place) = store.find(name).map_err(failed)? else {
-            return Err(ViewError::no_job(store.shown(), name, &store.names().map_err(failed)?));
+            return Err(ViewError::no_job(store.shown(), name, &store.begun().map_err(failed)?));
         };
         let mut view = Self {
             copies: copies_of(cache, &place.shown, name),
@@ -286,8 +286,7 @@ pub(super) fn is_live(output: Option<&Path>, last_word: Option<&LastWord>) -> bo
     if output.is_some_and(is_locked) {
         return true;
     }
-    // A killed leader leaves the lock's file.
-    if output.is_some_and(|output| output.join(LOCK_FILE).exists()) {
+    if output.is_some_and(Path::is_dir) {
         return false;
     }
     last_word.is_some_and(|word| {

@@ -21,6 +21,9 @@ impl Default for Resume {
 
 /// Options of `run` and `resume` that name files outside the job. The job directory does not store them.
 const OUTSIDE_OPTIONS: [&str; 4] = ["--datastores", "--policy", "--onnxruntime", "--cache-dir"];
+/// Options of `run` and `resume` for jobs on several machines.
+const BROKER_OPTIONS: [&str; 4] =
+    ["--broker", "--broker-credentials", "--broker-ca", "--signing-key"];
 /// Options of `run` that another machine needs, too.
 const SHARED_OPTIONS: [&str; 4] =
     ["--broker", "--broker-credentials", "--broker-ca", "--datastores"];
@@ -32,7 +35,9 @@ impl Resume {
         if !has_job_file {
             return Self::ByProgram;
         }
-        Self::ByCommand(options_in(command, &OUTSIDE_OPTIONS))
+        let mut options = options_in(command, &OUTSIDE_OPTIONS);
+        BROKER_OPTIONS.iter().for_each(|name| options.extend(without_secrets(command, name)));
+        Self::ByCommand(options)
     }
 
     /// How to resume a job on another machine. The job was begun with this command line, from this job file, and with
@@ -43,11 +48,7 @@ impl Resume {
             words.extend(["--set".to_owned(), format!("{key}={value}")]);
         }
         for name in SHARED_OPTIONS {
-            let option = options_in(command, &[name]);
-            // A URL may have a password, which the advice must not show.
-            if !option.iter().any(|word| word.contains('@')) {
-                words.extend(option);
-            }
+            words.extend(without_secrets(command, name));
         }
         Self::ByRun(words)
     }
@@ -70,6 +71,13 @@ impl Resume {
             }
         }
     }
+}
+
+/// An option of a command line, with its value. Without it, if it is a URL that may have a password, which the advice
+/// must not show.
+fn without_secrets(command: &[String], name: &str) -> Vec<String> {
+    let option = options_in(command, &[name]);
+    if option.iter().any(|word| word.contains('@')) { Vec::new() } else { option }
 }
 
 /// The options of a command line that have one of these names, with their values.
@@ -108,6 +116,8 @@ mod tests {
             "sandmill run a.yaml --datastores s.yaml --set x=1 --policy=p.yaml --overwrite";
         insta::assert_snapshot!(describe(command, true), @"sandmill resume jobs/a --set error_threshold=N --datastores s.yaml '--policy=p.yaml'");
         insta::assert_snapshot!(describe("sandmill run a.yaml -- --policy x", true), @"sandmill resume jobs/a --set error_threshold=N");
+        insta::assert_snapshot!(describe("sandmill run a.yaml --broker nats://b:4222 --broker-ca c", true), @"sandmill resume jobs/a --set error_threshold=N --broker nats://b:4222 --broker-ca c");
+        insta::assert_snapshot!(describe("sandmill run a.yaml --broker nats://a:b@c", true), @"sandmill resume jobs/a --set error_threshold=N");
         let elsewhere = |command: &str| {
             let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
             let settings = [("arguments".to_owned(), "[-x, 1]".to_owned())];

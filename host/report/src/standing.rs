@@ -28,7 +28,11 @@ pub fn job_status_text(history: &History, is_running: bool, now: Timestamp) -> S
     );
     line("rows", &count(history.rows));
     if is_running {
-        line("workers", &format!("{} of {}", history.workers.len(), history.wanted));
+        let working = history.workers.len();
+        // With several nodes, only the number of workers of each one is known.
+        let wanted = Some(history.wanted).filter(|wanted| working <= *wanted as usize);
+        let wanted = wanted.map(|wanted| format!(" of {wanted}")).unwrap_or_default();
+        line("workers", &format!("{working}{wanted}"));
     }
     for (name, worker) in history.workers.iter().filter(|_| is_running) {
         let gpu = worker.gpu_index.map(|index| format!(", GPU {index}")).unwrap_or_default();

@@ -40,7 +40,9 @@ pub(super) fn detach(
     // The agents use the text as the identity of the job.
     let address = address.map(|address| address.to_string().trim_end_matches('/').into());
     let store = address.or(paths.job_store).ok_or_else(|| wrong(NO_STORE))?;
-    let output = output_path(&spec, &paths.output.unwrap_or_default());
+    let results =
+        spec.upload.as_ref().map(|address| address.to_string().trim_end_matches('/').into());
+    let output = output_path(&spec, &results.or(paths.output).unwrap_or_default());
     let source = put(arguments, &spec, &job_file.path)?;
     let submitted = SubmittedJob {
         job: JobToLead {

@@ -69,6 +69,11 @@ impl Problem {
         Self::usage(anyhow::anyhow!("{}", reasons.replace('\n', "\nerror: ")))
     }
 
+    /// The same, with another line of text.
+    pub(super) fn with(self, line: &str) -> Self {
+        Self { error: anyhow::anyhow!("{:#}\n{line}", self.error), ..self }
+    }
+
     /// For an error after the job had begun.
     pub(super) fn failed(error: impl Into<anyhow::Error>) -> Self {
         Self { exit: Exit::Failed, error: error.into() }

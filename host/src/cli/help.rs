@@ -144,7 +144,7 @@ mod tests {
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands
         did you mean sandmill cancel? sandmill --help lists all commands
-        the commands are run, resume, node, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, signer, build, python, javascript, check, map, doctor, inspect, new, version, completions, man
+        the commands are run, resume, node, serve, submit, pause, plan, status, jobs, cancel, clean, cache, metrics, logs, explain, dataset, model, signer, build, python, javascript, check, map, doctor, inspect, new, version, completions, man
         ");
     }
 }

@@ -27,12 +27,17 @@ pub(super) fn serve() -> ExitCode {
 fn lead() -> Result<Exit, Problem> {
     let task: LeadTask = serde_json::from_reader(io::stdin().lock()).map_err(Problem::usage)?;
     end_with_agent(task.parent).map_err(Problem::usage)?;
-    let LeadTask { words, broker, broker_credentials, broker_ca, assignment, source, .. } = task;
+    let LeadTask { mut words, broker, broker_credentials, broker_ca, assignment, source, .. } =
+        task;
     let cli = Cli::try_parse_from(&words).map_err(Problem::usage)?;
     let Command::Run(mut arguments) = cli.command else {
         return Err(Problem::usage(io::Error::other("only `run` can lead a job")));
     };
     cli.logging.begin()?;
+    // For the advice how to resume the job. A URL may have a password.
+    if !broker.contains('@') {
+        words.extend(["--broker".to_owned(), broker.clone()]);
+    }
     arguments.job.broker = BrokerArgument::from(Broker {
         url: broker,
         credentials: broker_credentials,

@@ -15,8 +15,9 @@ use super::run::{
 use super::signer::SigningKeyArgument;
 use crate::engine::{ClaimError, JobFile, JobState, StoredView};
 use crate::load::this_machine;
-use crate::model::JobDir;
+use crate::model::{JobDir, shell_word};
 use crate::nodes::{FetchedJob, with_advice};
+use crate::report::Resume;
 use crate::run::Options;
 use crate::spec::{self, JobSpec, LoadContext, MachineSize, NoRegistry, OperatorPolicy};
 use std::path::{Path, PathBuf};
@@ -93,8 +94,27 @@ pub(super) fn resume(
     options.takeover = arguments.nodes.takeover();
     options.standby = arguments.standby;
     options.datastores = arguments.job.datastores.load()?;
+    let advice = run_advice(&job_file, &options);
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging, &arguments.followers)
+    let exit = prepare_and_run(spec, options, logging, &arguments.followers);
+    exit.map_err(|problem| match problem.to_string().contains("--overwrite") {
+        true => problem.with(&advice),
+        false => problem,
+    })
+}
+
+/// How to use options of `run` that an error names, and that `resume` does not have.
+fn run_advice(job_file: &JobFile, options: &Options) -> String {
+    let broker = options.broker.as_ref().map(|broker| broker.url.clone());
+    // A URL may have a password.
+    let broker = broker.filter(|url| !url.contains('@'));
+    let broker = broker.map(|url| vec!["--broker".to_owned(), url]).unwrap_or_default();
+    let command = Resume::elsewhere(&broker, &job_file.path, &job_file.overrides);
+    format!(
+        "--overwrite and --job-dir are options of sandmill run: {} --job-dir {} --overwrite",
+        command.advice("", ""),
+        shell_word(&options.job_dir.display().to_string())
+    )
 }
 
 impl ResumeArguments {

@@ -337,8 +337,9 @@ impl Leading {
         for job in self.jobs.iter_mut().filter(waits) {
             job.wait_was_said = true;
             let last = job.last_words();
-            let last = last.lines().last().unwrap_or("nothing is known");
-            lines.push(format!("does not lead the job {} yet: {}", job.job, printable(last)));
+            let last = last.lines().last().map(|last| format!(": {}", printable(last)));
+            let last = last.unwrap_or_else(|| ", and is still preparing it".to_owned());
+            lines.push(format!("does not lead the job {} yet{last}", job.job));
         }
         lines.iter().for_each(|line| self.say(line));
     }

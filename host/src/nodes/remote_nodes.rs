@@ -314,6 +314,9 @@ impl RemoteNodes {
         }
         let asked = self.work.node_count;
         let found = match self.working() {
+            0 if self.nodes.values().any(|node| node.works() && node.is_hopeless) => {
+                "the job waits, because no worker starts on the nodes that have joined".to_owned()
+            }
             0 => "the job waits, because no node takes part yet".to_owned(),
             working => format!("{working} of {asked} nodes take part, and others may join"),
         };

@@ -115,11 +115,29 @@ pub(crate) fn submit(
     for (_, agent) in candidates {
         match submitter.request(&agent, say)? {
             Ok(done) => return Ok(done),
-            Err(reason) if reasons.contains(&reason) => {}
-            Err(reason) => reasons.push(reason),
+            Err(refusal) => reasons.push(refusal),
         }
     }
-    Err(SubmitError::Refused(reasons))
+    Err(SubmitError::Refused(by_reason(reasons)))
+}
+
+/// An agent that does not lead the job: its machine, and why.
+type Refusal = (String, String);
+
+/// The machines that have the same reason, and the reason.
+fn by_reason(refusals: impl IntoIterator<Item = Refusal>) -> Vec<String> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for (machine, reason) in refusals {
+        match found.iter_mut().find(|(other, _)| *other == reason) {
+            Some((_, machines)) if machines.contains(&machine) => {}
+            Some((_, machines)) => machines.push(machine),
+            None => found.push((reason, vec![machine])),
+        }
+    }
+    found
+        .into_iter()
+        .map(|(reason, machines)| format!("{}: {reason}", machines.join(", ")))
+        .collect()
 }
 
 struct Submitter {
@@ -179,11 +197,11 @@ impl Submitter {
         }
         let reasons = self.answers.values().filter_map(|answer| match &answer.state {
             SubmitState::Unwilling(reason) => {
-                Some(format!("{}: {}", printable(&answer.machine), printable(reason)))
+                Some((printable(&answer.machine).into_owned(), printable(reason).into_owned()))
             }
             _ => None,
         });
-        Err(SubmitError::Refused(reasons.collect()))
+        Err(SubmitError::Refused(by_reason(reasons)))
     }
 
     fn willing(&self) -> Vec<(u64, String)> {
@@ -207,12 +225,12 @@ impl Submitter {
         })
     }
 
-    /// Asks an agent to lead the job, and waits until it does. The inner error says why it does not.
+    /// Asks an agent to lead the job, and waits until it does. The inner error: it does not.
     fn request(
         &mut self,
         agent: &str,
         say: &mut dyn FnMut(&str),
-    ) -> Result<Result<Submitted, String>, SubmitError> {
+    ) -> Result<Result<Submitted, Refusal>, SubmitError> {
         let SubmittedJob { job, overwrite, reuse } = self.submitted.clone();
         let submission = self.id.clone();
         let request = ToAgent::Lead { submission, job: Box::new(job), overwrite, reuse };
@@ -232,7 +250,7 @@ impl Submitter {
             self.read();
             let Some(answer) = self.answers.remove(agent) else {
                 if now - answered >= ANSWER_WITHIN {
-                    return Ok(Err(format!("{machine} does not answer any longer")));
+                    return Ok(Err((machine, "does not answer any longer".to_owned())));
                 }
                 continue;
             };
@@ -247,7 +265,7 @@ impl Submitter {
                     }
                 }
                 SubmitState::Unwilling(reason) => {
-                    return Ok(Err(format!("{machine}: {}", printable(&reason))));
+                    return Ok(Err((machine, printable(&reason).into_owned())));
                 }
                 SubmitState::HasLeader(leader) => {
                     let state = SubmitState::HasLeader(leader);
@@ -261,9 +279,21 @@ impl Submitter {
                     return Ok(Ok(Submitted::Ended { machine, code, text }));
                 }
                 SubmitState::Ended { text, .. } => {
-                    return Ok(Err(format!("{machine}: {}", printable(&text).replace('\n', "; "))));
+                    return Ok(Err((machine, printable(&text).replace('\n', "; "))));
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_reason_is_said_once() {
+        let refusals = [("a", "no input"), ("b", "full"), ("c", "no input"), ("a", "no input")];
+        let refusals = refusals.map(|(machine, why)| (machine.to_owned(), why.to_owned()));
+        assert_eq!(by_reason(refusals), ["a, c: no input", "b: full"]);
     }
 }

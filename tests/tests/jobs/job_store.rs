@@ -181,7 +181,7 @@ fn a_running_job_is_not_continued_elsewhere() {
     let mut other = sandmill_in(running.dir());
     let other = other.args(["run", "job.yaml", "--job-dir", "second"]).output().unwrap();
     let text = String::from_utf8_lossy(&other.stderr);
-    assert!(text.contains("another running job writes to the output folder"), "{text}");
+    assert!(text.contains(&format!("is running: process {} on", running.pid())), "{text}");
     assert_eq!(other.status.code(), Some(2));
     running.kill_leader();
     running.wait();

@@ -120,7 +120,7 @@ fn a_stopped_leader_keeps_its_output_folder() {
     let refused = again(running.dir());
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("another running job writes to the output folder"), "{said}");
+    assert!(said.contains(&format!("is running: process {} on", running.pid())), "{said}");
     wake(&running);
     let ran = running.wait();
     assert_eq!(ran.code, 0, "{ran}");

@@ -35,6 +35,18 @@ fn exits_with(moto: &Server, folder: &Path, code: i32, arguments: &[&str]) -> St
     text
 }
 
+/// Types the arguments of a command as they are in an advice.
+#[track_caller]
+fn shell(moto: &Server, folder: &Path, arguments: &str) {
+    let line = arguments.lines().next().unwrap();
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{} {line}", sandmill().display()));
+    command.current_dir(folder).envs(Server::variables(moto.port));
+    command.env("SANDMILL_CACHE_DIR", sandmill_tests::root().join("target/test-cache"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
 const STORE: [&str; 2] = ["--store", "s3://box/jobs"];
 
 #[test]
@@ -86,7 +98,12 @@ fn a_job_is_not_completed_before_its_results_are_at_their_address() {
     assert!(in_store(0, &["status", "test", "--exit-code"]).contains("completed"));
     says(0, &["status", "first", "--exit-code"]);
     in_store(0, &["logs", "test", "--follow"]);
+    let resume = in_store(2, &[&["resume", "test"], &broker[..]].concat());
+    let advice = resume.split_once("options of sandmill run: sandmill ").unwrap().1;
+    shell(&moto, &folder, advice);
     assert!(in_store(0, &clean).contains("1 job"));
+    // One object of the job stays.
+    assert!(in_store(2, &["status", "test"]).contains("it has no jobs"));
 }
 
 /// Another machine, which waits until the leader is dead, writes the results.
@@ -122,4 +139,23 @@ fn results_whose_log_was_removed_are_not_written() {
     exits_with(&moto, &folder, 0, &[&again[..], &["--overwrite"]].concat());
     assert_eq!(sorted(&rows(&moto)), expected_rows());
     assert_files(&moto);
+}
+
+/// What a job that was cancelled advises can be typed.
+#[test]
+fn a_cancelled_job_of_agents_is_resumed_as_advised() {
+    let moto = Server::moto();
+    let mut cluster = cluster(&moto);
+    cluster.start_agents(1);
+    let job = job(&moto, "box", 1, "arguments: [--nap, '300']");
+    let submitted = cluster.submit(&job, &[]);
+    submitted.exits_with(0).says("  output     s3://box/results/parallel_run_step.txt");
+    let cancel = [&["cancel", "test", "--wait"], &STORE[..]].concat();
+    let said = exits_with(&moto, job.dir(), 0, &cancel);
+    let advice = said.split_once("resume later with: sandmill ").unwrap().1;
+    assert!(advice.contains("--broker nats://"), "{said}");
+    let status = [&["status", "test", "--exit-code"], &STORE[..]].concat();
+    exits_with(&moto, job.dir(), 130, &status);
+    shell(&moto, job.dir(), advice);
+    assert_eq!(sorted(&rows(&moto)), expected_rows());
 }
