@@ -20,6 +20,9 @@ pub struct FileVersion {
 }
 
 impl FileVersion {
+    /// Stands for a file that is not there.
+    pub const MISSING: Self = Self { length: u64::MAX, seconds: 0, nanos: 0 };
+
     /// Whether the file was changed after a moment, in seconds since 1970 and nanoseconds.
     pub fn is_after(&self, moment: (i64, u32)) -> bool {
         (self.seconds, self.nanos) > moment

@@ -320,7 +320,9 @@ impl<N: JobOnNode> ReadyToResume<N> {
         let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
             return Err(ClaimError::Finished { dir, name }.into());
         };
-        if !options.reuse || !self.spec.settings.allow_reuse {
+        // Results that are not at their address yet are not reused: they are written there.
+        let may_reuse = options.reuse && self.spec.settings.allow_reuse;
+        if !may_reuse && !earlier.is_unpublished {
             return Err(ClaimError::Finished { dir, name }.into());
         }
         let not_reused = |why: String| ClaimError::NotReused { dir, name, why };

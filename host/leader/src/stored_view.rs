@@ -13,7 +13,7 @@ use super::stored_place::{StorePlace, StoredPlace};
 use super::view_error::ViewError;
 use crate::files::remove_tree;
 use crate::journal::{JournalError, LogSummary};
-use crate::model::{JobDir, JobStatus};
+use crate::model::{JobDir, JobStatus, LOCK_FILE};
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use sandmill_commit_log::{JobLogs, LogError, RunLog};
@@ -286,7 +286,8 @@ pub(super) fn is_live(output: Option<&Path>, last_word: Option<&LastWord>) -> bo
     if output.is_some_and(is_locked) {
         return true;
     }
-    if output.is_some_and(Path::is_dir) {
+    // A killed leader leaves the lock's file.
+    if output.is_some_and(|output| output.join(LOCK_FILE).exists()) {
         return false;
     }
     last_word.is_some_and(|word| {

@@ -116,7 +116,8 @@ impl ObjectWaits {
         self.answered(number, |assignment| {
             let file = assignment.mini_batch.spill_position();
             // Another machine may be able to fetch them.
-            let unfetched = |reason| UnfetchedObject { file, reason, is_final: false };
+            let unfetched =
+                |reason| UnfetchedObject { file, reason, is_final: false, is_other: false };
             failed.map(unfetched).into_iter().collect()
         })
     }
@@ -243,7 +244,12 @@ mod tests {
         waits.add(WORKER, assignment(1, &[0]));
         waits.add(WORKER, assignment(2, &[0]));
         assert_eq!(arrives(&mut waits, 1), [0; 0]);
-        let failed = |file| UnfetchedObject { file, reason: "why".to_owned(), is_final: true };
+        let failed = |file| UnfetchedObject {
+            file,
+            reason: "why".to_owned(),
+            is_final: true,
+            is_other: false,
+        };
         let (_, arrived) = waits.arrived(0, vec![failed(1)]).unwrap();
         assert_eq!(arrived.unfetched, Some((key(0), vec![failed(2)])), "as the leader counts");
         assert_eq!(ids(&arrived.ready), [1]);
@@ -286,7 +292,8 @@ mod tests {
         // A copy that could not be fetched.
         let (number, _) = waits.add(WORKER, group(2)).spill.unwrap();
         let (_, arrived) = waits.spill_arrived(number, Some("why".to_owned())).unwrap();
-        let lacking = UnfetchedObject { file: 2, reason: "why".to_owned(), is_final: false };
+        let lacking =
+            UnfetchedObject { file: 2, reason: "why".to_owned(), is_final: false, is_other: false };
         assert_eq!(arrived.unfetched, Some((key(2), vec![lacking])));
         assert_eq!(waits.end(key(2)).len(), 2, "the object is released, too");
         // If it is known that no machine can fetch it, the worker gets the attempt, which fails.

@@ -195,7 +195,8 @@ mod tests {
         // The planner that asked for "b" has died.
         assert_eq!(bench.open("c", &[]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None);
-        let gone = UnfetchedObject { file: 0, reason: "gone".to_owned(), is_final: true };
+        let gone =
+            UnfetchedObject { file: 0, reason: "gone".to_owned(), is_final: true, is_other: false };
         let failed = StagingReport::Ready(FIRST_NUMBER + 2, vec![gone]);
         assert_eq!(bench.0.arrived(&failed), answer("c", Some("gone")));
         assert_eq!(bench.open("a", &[]), None, "the object was released");

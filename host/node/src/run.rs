@@ -387,7 +387,10 @@ impl RunningJob {
     }
 
     /// Does what the leader orders. Returns what the leader must know about the result.
-    pub fn obey(&mut self, order: Order) -> Vec<NodeReport> {
+    pub fn obey(&mut self, mut order: Order) -> Vec<NodeReport> {
+        // The machine need not know of files that are here and as they should be.
+        let is_fetched = |path: &Path| self.objects.holds(path);
+        shared_files::compare(&mut order, &self.reads, is_fetched);
         let outputs = self.machine.obey(order, self.start.elapsed());
         self.follow_all(outputs, Vec::new())
     }

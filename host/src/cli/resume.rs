@@ -109,7 +109,10 @@ fn run_advice(job_file: &JobFile, options: &Options) -> String {
     // A URL may have a password.
     let broker = broker.filter(|url| !url.contains('@'));
     let broker = broker.map(|url| vec!["--broker".to_owned(), url]).unwrap_or_default();
-    let command = Resume::elsewhere(&broker, &job_file.path, &job_file.overrides);
+    // A value may be a secret: the user adds it again.
+    let is_shown = |(key, _): &&KeyAndValue| !key.starts_with("environment_variables");
+    let sets: Vec<KeyAndValue> = job_file.overrides.iter().filter(is_shown).cloned().collect();
+    let command = Resume::elsewhere(&broker, &job_file.path, &sets);
     format!(
         "--overwrite and --job-dir are options of sandmill run: {} --job-dir {} --overwrite",
         command.advice("", ""),

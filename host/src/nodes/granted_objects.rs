@@ -1,7 +1,7 @@
 //! What the leader knows about the files that its mini-batches read: objects of stores, and files in folders that the machines
 //! share. A node gets this with each attempt. It fetches the objects, and compares the files with those that it has.
 
-use crate::dataset::{Manifest, ManifestObject, OpenRoot};
+use crate::dataset::{FileVersion, Manifest, ManifestObject, OpenRoot};
 use crate::model::{MiniBatchId, Source};
 use crate::protocol::{Assignment, GrantedObject};
 use std::collections::HashMap;
@@ -30,13 +30,13 @@ impl GrantedObjects {
         Self { sources: sources.iter().map(known).collect(), known: HashMap::new() }
     }
 
-    /// Whether mini-batches read files.
+    /// Whether a source is in a store.
     pub(crate) fn exist(&self) -> bool {
-        !self.sources.is_empty()
+        self.sources.iter().any(|known| known.source.manifest.is_some())
     }
 
-    /// Looks up the files of a mini-batch, each with the index of its source. Returns the positions of those that cannot be
-    /// fetched, with the reasons.
+    /// Looks up the objects among the files of a mini-batch, each with the index of its source. Returns the positions of
+    /// those that cannot be fetched, with the reasons.
     pub(super) fn find(&mut self, id: MiniBatchId, files: &[(u32, &str)]) -> Vec<(u32, String)> {
         let mut found = Vec::new();
         let mut failed = Vec::new();
@@ -53,12 +53,20 @@ impl GrantedObjects {
     }
 
     /// Adds to an attempt what is known about the files that its node must fetch or compare.
-    pub(super) fn add_to(&self, assignment: &mut Assignment) {
+    pub(super) fn add_to(&mut self, assignment: &mut Assignment) {
         let batch = &assignment.mini_batch;
+        if batch.is_unfetched() {
+            assignment.objects = Vec::new();
+            return;
+        }
         let known = self.known.get(&batch.id).map(Vec::as_slice).unwrap_or_default();
-        let is_open = |object: &&GrantedObject| batch.why_unfetched(object.file).is_none();
-        let objects = if batch.is_unfetched() { &[] } else { known };
-        assignment.objects = objects.iter().filter(is_open).copied().collect();
+        let mut objects = known.to_vec();
+        for (file, (source, name)) in (0..).zip(batch.reads()) {
+            let Some(source) = self.sources.get_mut(source as usize) else { continue };
+            objects.extend(source.version_of(name).map(|known| GrantedObject { file, known }));
+        }
+        objects.retain(|object| batch.why_unfetched(object.file).is_none());
+        assignment.objects = objects;
     }
 
     /// Forgets the files of mini-batches that have ended.
@@ -70,13 +78,26 @@ impl GrantedObjects {
 }
 
 impl KnownSource {
-    /// What is known about a file, or why it cannot be fetched. `None` if a shared folder does not have it: then the worker
-    /// reports what is wrong.
-    fn find(&mut self, name: &str) -> Option<Result<ManifestObject, String>> {
-        if self.source.manifest.is_none() {
-            let folder = self.folder.get_or_insert_with(|| OpenRoot::open(&self.source.root));
-            return folder.version_of(name).map(|found| Ok(found.into()));
+    /// The version of a file in a shared folder now. `None` if the source is in a store.
+    fn version_of(&mut self, name: &str) -> Option<ManifestObject> {
+        if self.source.manifest.is_some() {
+            return None;
         }
+        let root = &self.source.root;
+        let found = self.folder.get_or_insert_with(|| OpenRoot::open(root)).version_of(name);
+        // The folder may have been mounted again.
+        let found = found.or_else(|| {
+            let again = OpenRoot::open(root);
+            let found = again.version_of(name);
+            self.folder = Some(again);
+            found
+        });
+        Some(found.unwrap_or(FileVersion::MISSING).into())
+    }
+
+    /// What is known about an object, or why it cannot be fetched. `None` if the source is not in a store.
+    fn find(&mut self, name: &str) -> Option<Result<ManifestObject, String>> {
+        self.source.manifest.as_ref()?;
         let manifest = match self.manifest.take() {
             Some(manifest) => Ok(Some(manifest)),
             None => Manifest::open_source(&self.source),
@@ -119,10 +140,12 @@ mod tests {
         let here = ManifestObject::from(FileVersion::from(&path("local/a").metadata().unwrap()));
         let mut objects = GrantedObjects::new(&[Source::new("local", path("local")), stored]);
         assert!(objects.exist());
-        let files = [(0, "missing"), (1, "b"), (1, "a"), (1, "none"), (7, "a"), (0, "a")];
+        let files = [(0, "a"), (1, "b"), (1, "a"), (1, "none"), (0, "missing"), (7, "a")];
         let failed = objects.find(MiniBatchId(4), &files);
         assert_eq!(failed.iter().map(|(file, _)| *file).collect::<Vec<_>>(), [1, 3]);
-        let work = MiniBatchWork::Files(["a", "b"].into());
+        let group = [(0, "a"), (1, "b"), (1, "a"), (1, "none"), (0, "missing")];
+        let group = group.into_iter().map(|(source, file)| (source, [file].into()));
+        let work = MiniBatchWork::FileGroup(group.collect());
         let mut assignment = Assignment {
             mini_batch: MiniBatch::new(MiniBatchId(4), 1, work),
             attempt: 1,
@@ -131,14 +154,20 @@ mod tests {
         };
         objects.add_to(&mut assignment);
         let known = |file, known| GrantedObject { file, known };
-        assert_eq!(assignment.objects, [known(2, object), known(5, here)]);
+        let missing = ManifestObject::from(FileVersion::MISSING);
+        assert_eq!(assignment.objects, [known(2, object), known(0, here), known(4, missing)]);
+        // A file in a folder counts as it is when it is granted.
+        fs::write(path("local/a"), "longer text").unwrap();
+        objects.add_to(&mut assignment);
+        assert_eq!(assignment.objects[1].known.found.length, 11);
+        let here = assignment.objects[1].known;
         // A node could not fetch it.
         assignment.mini_batch.set_unfetched(vec![(2, "gone".to_owned())]);
         objects.add_to(&mut assignment);
-        assert_eq!(assignment.objects, [known(5, here)]);
+        assert_eq!(assignment.objects, [known(0, here), known(4, missing)]);
         objects.forget(&[MiniBatchId(4)]);
         assignment.mini_batch.set_unfetched(Vec::new());
         objects.add_to(&mut assignment);
-        assert_eq!(assignment.objects, []);
+        assert_eq!(assignment.objects, [known(0, here), known(4, missing)]);
     }
 }

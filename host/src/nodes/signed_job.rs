@@ -6,7 +6,7 @@ use crate::bus::{ExpectedJob, JobForNode, Offer, OfferError};
 use crate::engine::without_chosen_backends;
 use crate::model::printable;
 use crate::spec::{JobSpec, OperatorPolicy, SignerRefusal};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 /// Why an agent takes no part in an offered job.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,16 +41,31 @@ pub(super) fn check_asked(asked: &JobForNode, offer: &Offer) -> Result<(), Agent
     if is_signed { Ok(()) } else { Err(AgentError::NotSigned) }
 }
 
-/// Whether a leader asks for the work that an earlier leader of the run has asked of the same node. The path of the job file
-/// does not count, because each leader has its own: [`JobForNode::source`] has the text, and the files of the inputs are
-/// compared when they are granted.
+/// Whether a leader asks for the work that an earlier leader of the run has asked of the same node. How the path of the job
+/// file is spelled does not count.
 pub(super) fn is_same_work(before: &JobForNode, asked: &JobForNode) -> bool {
     let unsalted = |job: &JobForNode| {
         let expected = job.expected.clone();
         let expected = expected.map(|expected| ExpectedJob { salt: String::new(), ..expected });
-        JobForNode { proof: String::new(), job_file: PathBuf::new(), expected, ..job.clone() }
+        let job_file = without_dots(&job.job_file);
+        JobForNode { proof: String::new(), job_file, expected, ..job.clone() }
     };
     unsalted(before) == unsalted(asked)
+}
+
+/// The path without `.` and `..`. The agent may not have the folders, so links are not followed.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// Checks that the job file is the one that was signed.
@@ -103,7 +118,7 @@ mod tests {
     use crate::model::{ContentRef, NodeId};
 
     #[test]
-    fn the_path_of_the_job_file_does_not_change_the_work() {
+    fn another_spelling_of_the_path_does_not_change_the_work() {
         let source = ContentRef { sha256: [1; 32], bytes: 1 };
         let before = JobForNode {
             node: NodeId(3),
@@ -120,10 +135,13 @@ mod tests {
         };
         let elsewhere = JobForNode {
             proof: "two".to_owned(),
-            job_file: "/srv/../home/bob/job.yaml".into(),
+            job_file: "/srv/../home/./ada/job.yaml".into(),
             ..before.clone()
         };
         assert!(is_same_work(&before, &elsewhere));
+        // The paths in it begin at its folder.
+        let copy = JobForNode { job_file: "/home/bob/job.yaml".into(), ..before.clone() };
+        assert!(!is_same_work(&before, &copy));
         let other = vec![("run_max_try".to_owned(), "1".to_owned())];
         assert!(!is_same_work(&before, &JobForNode { overrides: other, ..before.clone() }));
         let other = ContentRef { sha256: [2; 32], bytes: 1 };

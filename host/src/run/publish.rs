@@ -60,6 +60,8 @@ fn publish(
             "the results are written, but copies of them stay in the job store, which may not say that the job is \
              completed (run the job again to mend this): {error}"
         ));
+        // The job directory says the same as the store.
+        return Ok(());
     }
     Ok(held.published()?)
 }

@@ -392,7 +392,7 @@ impl Prefetcher {
             if let Some(NeededObject { state: HeldState::Failed(found), .. }) = self.held.get(file)
             {
                 let FailedFetch { reason, is_final } = found.clone();
-                failed.push(UnfetchedObject { file: index, reason, is_final });
+                failed.push(UnfetchedObject { file: index, reason, is_final, is_other: false });
             }
         }
         // The receiver may have been dropped.

@@ -223,6 +223,8 @@ pub struct UnfetchedObject {
     pub reason: String,
     /// Whether no machine can fetch it: it does not exist, or it has changed since it was listed.
     pub is_final: bool,
+    /// Whether the machine has another file there than the leader's machine, because a folder is not shared.
+    pub is_other: bool,
 }
 
 /// The kinds of errors with a store, so that programs can decide what to do.

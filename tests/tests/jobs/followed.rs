@@ -393,6 +393,12 @@ fn the_help_says_where_a_job_may_be() {
 
       -h, --help
               Print help (see a summary with '-h')
+
+    Server:
+          --server <URL>
+              The server of `sandmill serve` that has the job, as https://HOST:PORT or by its name in
+              the user's config file, for submit, jobs, status, logs, explain, cancel, pause and resume
+              [default: $SANDMILL_SERVER, else this machine]
     ");
     for command in ["status", "logs", "explain"] {
         let ran = TestJob::empty().command(&[command, "--help"]);

@@ -126,9 +126,18 @@ fn settings_that_affect_rows_must_be_unchanged() {
         job = ran.into_job();
         message
     };
-    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place"#);
-    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: environment_variables.TOKEN has changed. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place");
-    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: mini_batch_size: was 1 file, is now 2 files; append_row_file_name: was parallel_run_step.txt, is now rows.txt. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"
+    error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place
+    --overwrite and --job-dir are options of sandmill run: sandmill run [DIR]/job.yaml --set 'arguments=[--do, error]' --job-dir job --overwrite
+    "#);
+    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"
+    error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: environment_variables.TOKEN has changed. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place
+    --overwrite and --job-dir are options of sandmill run: sandmill run [DIR]/job.yaml --job-dir job --overwrite
+    ");
+    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"
+    error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: mini_batch_size: was 1 file, is now 2 files; append_row_file_name: was parallel_run_step.txt, is now rows.txt. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place
+    --overwrite and --job-dir are options of sandmill run: sandmill run [DIR]/job.yaml --set 'mini_batch_size=2' --set 'append_row_file_name=rows.txt' --job-dir job --overwrite
+    "#);
     let other = format!("entry_script={}", guest("echo_files").display());
     assert!(
         refused(&[&other]).contains(": the entry script is a different component now. To keep")
@@ -175,7 +184,10 @@ fn a_job_without_any_success_starts_over() {
 #[test]
 fn inputs_must_be_unchanged() {
     let message = refusal_of_changed_files(failed_job().file("in/a.txt", "1234"));
-    assert_snapshot!(message, @"error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place");
+    assert_snapshot!(message, @"
+    error: job 'test' in [DIR]/job failed before it was finished, with N done. These results do not match the current job: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place
+    --overwrite and --job-dir are options of sandmill run: sandmill run [DIR]/job.yaml --job-dir job --overwrite
+    ");
     // The new file is the first in the list, so mini-batch 0 would have another file.
     let message = refusal_of_changed_files(failed_job().file("in/0.txt", "0"));
     assert!(

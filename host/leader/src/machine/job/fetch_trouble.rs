@@ -2,7 +2,7 @@
 
 use crate::model::{MiniBatch, NodeId};
 use crate::protocol::store::UnfetchedObject;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// An object is given up after this many failures.
@@ -21,6 +21,8 @@ pub(super) struct FetchTrouble {
     failures: BTreeMap<u32, u32>,
     /// How many grants have failed.
     grants: u32,
+    /// The nodes that have other files than the leader's machine. Nodes that have not tried come first.
+    others: BTreeSet<NodeId>,
 }
 
 /// Whether these can be objects that a node was to fetch for this mini-batch.
@@ -35,28 +37,44 @@ pub(super) fn may_lack(mini_batch: &MiniBatch, objects: &[UnfetchedObject]) -> b
 
 impl FetchTrouble {
     /// Notes that a node could not fetch these objects. Failures that are final become part of the mini-batch. Returns
-    /// the trouble that is left. `earlier`: that of the mini-batch before.
-    pub(super) fn note(
+    /// the trouble that is left. `earlier`: that of the mini-batch before. `nodes`: all nodes that might try.
+    pub(super) fn note<'a>(
         mini_batch: &mut MiniBatch,
         earlier: Option<Box<Self>>,
-        node: NodeId,
+        (node, mut nodes): (NodeId, impl Iterator<Item = &'a NodeId>),
         objects: Vec<UnfetchedObject>,
         due: Duration,
     ) -> Option<Box<Self>> {
         let grants = earlier.as_ref().map_or(0, |trouble| trouble.grants) + 1;
-        let mut failures = earlier.map(|trouble| trouble.failures).unwrap_or_default();
+        let (mut failures, mut others) =
+            earlier.map(|trouble| (trouble.failures, trouble.others)).unwrap_or_default();
+        if objects.iter().any(|object| object.is_other) {
+            others.insert(node);
+        }
+        // Each node has tried, and one of them again after a pause.
+        let are_all_other =
+            nodes.all(|node| others.contains(node)) && grants as usize > others.len();
         let mut given_up: BTreeMap<u32, String> = mini_batch.unfetched.drain(..).collect();
         let mut is_open = false;
-        for UnfetchedObject { file, reason, is_final } in objects {
+        for UnfetchedObject { file, reason, is_final, is_other } in objects {
             let count = failures.entry(file).or_default();
-            *count += 1;
-            if is_final || *count >= MAX_FAILURES || grants >= MAX_GRANTS {
+            *count += u32::from(!is_other);
+            let is_given_up = match is_other {
+                true => are_all_other,
+                false => is_final || *count >= MAX_FAILURES || grants >= MAX_GRANTS,
+            };
+            if is_given_up {
                 given_up.insert(file, reason);
             } else {
                 is_open = true;
             }
         }
         mini_batch.set_unfetched(given_up.into_iter().collect());
-        is_open.then(|| Box::new(Self { node, due, failures, grants }))
+        is_open.then(|| Box::new(Self { node, due, failures, grants, others }))
+    }
+
+    /// Whether another node shall try before this one.
+    pub(super) fn avoids(&self, node: NodeId) -> bool {
+        self.node == node || self.others.contains(&node)
     }
 }

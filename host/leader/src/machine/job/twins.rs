@@ -60,7 +60,9 @@ impl JobMachine {
             let Some(first) = granted.and_then(GrantedMiniBatch::without_twin) else { continue };
             let first_node = first.node;
             let since = first.since;
-            let Some(node) = self.node_besides(first_node, |node| node.free_workers() > 0) else {
+            let Some(node) =
+                self.node_besides(|id| id == first_node, |node| node.free_workers() > 0)
+            else {
                 self.want_worker_besides(first_node);
                 self.slow.push(id);
                 continue;
@@ -91,19 +93,19 @@ impl JobMachine {
     /// Among the other nodes that have reported their current state, one for which `holds` is true.
     pub(super) fn node_besides(
         &self,
-        avoided: NodeId,
+        is_avoided: impl Fn(NodeId) -> bool,
         holds: impl Fn(&JobNode) -> bool,
     ) -> Option<NodeId> {
         let is_open = |node: &JobNode| node.has_answered() && !node.standing.is_ending;
         let found =
-            self.nodes.iter().find(|(id, node)| **id != avoided && is_open(node) && holds(node));
+            self.nodes.iter().find(|(id, node)| !is_avoided(**id) && is_open(node) && holds(node));
         found.map(|(id, _)| *id)
     }
 
     /// Requests a worker for a twin, if no other node has an idle worker and one of them may start another.
     pub(super) fn want_worker_besides(&mut self, avoided: NodeId) {
         let has_starting = |node: &JobNode| node.standing.starting > 0 && !node.standing.is_full;
-        if self.node_besides(avoided, has_starting).is_some() {
+        if self.node_besides(|id| id == avoided, has_starting).is_some() {
             return;
         }
         let has_room = |node: &JobNode| {
@@ -111,7 +113,7 @@ impl JobMachine {
             let is_open = !node.standing.is_pausing && !node.standing.is_full;
             live < node.workers && is_open && !self.is_hopeless(node)
         };
-        if let Some(id) = self.node_besides(avoided, has_room) {
+        if let Some(id) = self.node_besides(|id| id == avoided, has_room) {
             let live = self.nodes.get(&id).map_or(0, |node| node.standing.live());
             self.want(id, live + 1);
         }

@@ -11,7 +11,6 @@ use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::Grant;
 use crate::protocol::store::UnfetchedObject;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 impl JobMachine {
     /// Handles an attempt that did not begin, because a node could not fetch its objects.
@@ -55,7 +54,8 @@ impl JobMachine {
         let pause = if may_join { RetryPolicy::FETCH_JOIN_PAUSE } else { RetryPolicy::FETCH_PAUSE };
         let earlier = pending.trouble.take();
         let due = self.now + pause;
-        pending.trouble = FetchTrouble::note(&mut pending.mini_batch, earlier, node, objects, due);
+        let nodes = (node, self.nodes.keys());
+        pending.trouble = FetchTrouble::note(&mut pending.mini_batch, earlier, nodes, objects, due);
         self.put_back(pending);
     }
 
@@ -77,8 +77,8 @@ impl JobMachine {
     pub(super) fn grant_troubled(&mut self, grants: &mut BTreeMap<NodeId, Vec<Grant>>) {
         let mut place = 0;
         while let Some(trouble) = self.queue.troubled(place) {
-            let FetchTrouble { node: avoided, due, .. } = *trouble;
-            let Some(id) = self.node_for_troubled(avoided, due) else {
+            let trouble = trouble.clone();
+            let Some(id) = self.node_for_troubled(&trouble) else {
                 place += 1;
                 continue;
             };
@@ -94,15 +94,16 @@ impl JobMachine {
         }
     }
 
-    fn node_for_troubled(&mut self, avoided: NodeId, due: Duration) -> Option<NodeId> {
-        let other = self.node_besides(avoided, |node| node.free_workers() > 0);
+    fn node_for_troubled(&mut self, trouble: &FetchTrouble) -> Option<NodeId> {
+        let FetchTrouble { node: avoided, due, .. } = *trouble;
+        let other = self.node_besides(|id| trouble.avoids(id), |node| node.free_workers() > 0);
         if other.is_some() {
             return other;
         }
         let can_work = |(id, node): (&NodeId, &super::node::JobNode)| {
             // Its machine may have no room for workers.
             let may_have_worker = node.standing.live() > 0 || self.now < due;
-            let is_other = *id != avoided && may_have_worker;
+            let is_other = !trouble.avoids(*id) && may_have_worker;
             is_other
                 && !node.standing.is_ending
                 && !node.standing.is_full

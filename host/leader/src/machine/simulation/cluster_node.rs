@@ -312,6 +312,7 @@ impl Cluster {
             file: object.file,
             reason: "no".to_owned(),
             is_final: finals & (1 << (object.file % 2)) != 0,
+            is_other: finals == 0 && object.file % 2 == 0,
         });
         let (batch, attempt) = name_of(&next);
         let message = NodeMessage::Unfetched(number, batch, attempt, objects.collect());

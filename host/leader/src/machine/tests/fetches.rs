@@ -23,6 +23,7 @@ fn unfetched(
         file,
         reason: format!("no {file}"),
         is_final,
+        is_other: false,
     };
     let objects = objects.iter().map(object).collect();
     let news = NodeNews::Unfetched { id: MiniBatchId(0), attempt: 1, objects };
@@ -191,7 +192,8 @@ fn a_waiting_attempt_is_withdrawn() {
     };
     assert!(outputs.len() == 1 && outputs.iter().any(is_withdrawn), "{outputs:?}");
     // The next one cannot be fetched.
-    let gone = UnfetchedObject { file: 0, reason: "no".to_owned(), is_final: true };
+    let gone =
+        UnfetchedObject { file: 0, reason: "no".to_owned(), is_final: true, is_other: false };
     let message = NodeMessage::Unfetched(W0, MiniBatchId(1), 1, vec![gone.clone()]);
     let expected = NodeNews::Unfetched { id: MiniBatchId(1), attempt: 1, objects: vec![gone] };
     assert_eq!(news(&node.handle(message.clone(), secs(3))), [expected]);
