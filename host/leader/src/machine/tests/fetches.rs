@@ -3,7 +3,7 @@
 
 use super::super::job::{JobMachine, JobMessage, JobOutput};
 use super::nodes::{
-    A, B, committed_failure, granted, idle, on_two_nodes, report_state, send, with_plan,
+    A, B, WORKERS, committed_failure, granted, idle, on_two_nodes, report_state, send, with_plan,
 };
 use super::*;
 use crate::files::{FileVersion, ManifestObject};
@@ -11,6 +11,14 @@ use crate::model::{NodeId, StoredBytes, StoredSpill, TextSlice};
 use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, Grant, GrantedObject, NodeNews, Order};
 use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
+
+/// A node has another first file than the leader's machine.
+fn other_file(job: &mut JobMachine, node: NodeId, second: u64) -> Vec<JobOutput> {
+    let (reason, is_final, is_other) = ("another file".to_owned(), false, true);
+    let objects = vec![UnfetchedObject { file: 0, reason, is_final, is_other }];
+    let news = NodeNews::Unfetched { id: MiniBatchId(0), attempt: 1, objects };
+    send(job, JobMessage::Node(node, news), second)
+}
 
 /// A node reports that it could not fetch these objects of the first mini-batch.
 fn unfetched(
@@ -89,6 +97,38 @@ fn a_node_that_is_alone_tries_twice() {
     let outputs = unfetched(&mut job, A, &[(0, false)], 40);
     assert_eq!(granted(&outputs), []);
     assert_eq!(given_up(&report_state(&mut job, A, idle(2))), Some(vec![0]));
+}
+
+/// Nodes that have other files cost no mini-batch while a node may have the right ones.
+#[test]
+fn a_node_that_may_have_the_right_files_tries_after_others() {
+    let mut job = on_two_nodes(policy(), 1);
+    let third = NodeId(2);
+    send(&mut job, JobMessage::NodeJoined(third, WORKERS), 0);
+    assert_eq!(granted(&report_state(&mut job, A, idle(0))), [(A, 0, 1)]);
+    other_file(&mut job, A, 2);
+    assert_eq!(granted(&report_state(&mut job, B, idle(0))), [(B, 0, 1)]);
+    other_file(&mut job, B, 3);
+    // Neither of them tries again.
+    assert_eq!(granted(&report_state(&mut job, A, idle(1))), []);
+    assert_eq!(granted(&send(&mut job, JobMessage::Tick, 100)), []);
+    let outputs = report_state(&mut job, third, idle(0));
+    assert_eq!((granted(&outputs), given_up(&outputs)), (vec![(third, 0, 1)], Some(vec![])));
+}
+
+/// Files that no node has are given up when each node has tried, and one of them again after a pause.
+#[test]
+fn files_that_no_node_has_are_given_up() {
+    let mut job = on_two_nodes(policy(), 1);
+    report_state(&mut job, A, idle(0));
+    other_file(&mut job, A, 2);
+    assert_eq!(granted(&report_state(&mut job, B, idle(0))), [(B, 0, 1)]);
+    other_file(&mut job, B, 3);
+    report_state(&mut job, B, idle(1));
+    let outputs = send(&mut job, JobMessage::Tick, 100);
+    assert_eq!((granted(&outputs), given_up(&outputs)), (vec![(B, 0, 1)], Some(vec![])));
+    other_file(&mut job, B, 101);
+    assert_eq!(given_up(&report_state(&mut job, B, idle(2))), Some(vec![0]));
 }
 
 /// What the planner has unpacked comes from the job's store. It is tried twice, as objects are.
