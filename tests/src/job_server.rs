@@ -223,5 +223,5 @@ fn start(root: &Path, listen: &str) -> (Child, String) {
         }
         said += &std::mem::take(&mut line);
     }
-    panic!("the server does not start: {said}");
+    panic!("the server ended with {}: {said}", child.wait().unwrap());
 }

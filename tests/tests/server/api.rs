@@ -3,6 +3,9 @@
 use sandmill_tests::JobServer;
 use serde_json::{Value, json};
 
+/// Headers of a request: names and values.
+type Headers<'a> = &'a [(&'a str, &'a str)];
+
 #[test]
 fn every_operation_is_described() {
     let server = JobServer::start("");
@@ -34,7 +37,7 @@ fn every_wrong_request_gets_a_problem() {
     let bearer = format!("Bearer {ada}");
     let json_kind = ("content-type", "application/json");
     let token = ("authorization", bearer.as_str());
-    let cases: [(&str, &str, &[(&str, &str)], &str, u16); 16] = [
+    let cases: [(&str, &str, Headers, &str, u16); 16] = [
         ("GET", "/v1/nothing", &[token], "", 404),
         ("GET", "/", &[], "", 404),
         ("DELETE", "/v1/jobs", &[token], "", 405),
