@@ -7,15 +7,16 @@ use std::time::Duration;
 
 /// An object is given up after this many failures.
 const MAX_FAILURES: u32 = 2;
-/// All objects of a mini-batch that are missing are given up after this many grants.
+/// All objects of a mini-batch that are missing are given up after this many grants. Other files are given up after
+/// this many grants besides the first one on each node that has them.
 const MAX_GRANTS: u32 = 8;
 
 /// What nodes could not fetch of a mini-batch: objects, or what it reads of the planner's files.
 #[derive(Clone, Debug)]
 pub(super) struct FetchTrouble {
     /// The node that tried last. Another one shall try.
-    pub(super) node: NodeId,
-    /// When the same node may try again, if there is no other one.
+    node: NodeId,
+    /// When nodes may try again, if there is no other one.
     pub(super) due: Duration,
     /// How often each object failed, by its position in [`MiniBatch::reads`](crate::model::MiniBatch::reads).
     failures: BTreeMap<u32, u32>,
@@ -51,9 +52,10 @@ impl FetchTrouble {
         if objects.iter().any(|object| object.is_other) {
             others.insert(node);
         }
-        // Each node has tried, and one of them again after a pause.
+        let again = (grants as usize).saturating_sub(others.len());
+        // Each node has tried, and one of them again after a pause. Some nodes may never be able to try.
         let are_all_other =
-            nodes.all(|node| others.contains(node)) && grants as usize > others.len();
+            again > 0 && nodes.all(|node| others.contains(node)) || again >= MAX_GRANTS as usize;
         let mut given_up: BTreeMap<u32, String> = mini_batch.unfetched.drain(..).collect();
         let mut is_open = false;
         for UnfetchedObject { file, reason, is_final, is_other } in objects {

@@ -63,7 +63,7 @@ impl JobMachine {
             let Some(node) =
                 self.node_besides(|id| id == first_node, |node| node.free_workers() > 0)
             else {
-                self.want_worker_besides(first_node);
+                self.want_worker_besides(|id| id == first_node);
                 self.slow.push(id);
                 continue;
             };
@@ -103,9 +103,9 @@ impl JobMachine {
     }
 
     /// Requests a worker for a twin, if no other node has an idle worker and one of them may start another.
-    pub(super) fn want_worker_besides(&mut self, avoided: NodeId) {
+    pub(super) fn want_worker_besides(&mut self, is_avoided: impl Fn(NodeId) -> bool) {
         let has_starting = |node: &JobNode| node.standing.starting > 0 && !node.standing.is_full;
-        if self.node_besides(|id| id == avoided, has_starting).is_some() {
+        if self.node_besides(&is_avoided, has_starting).is_some() {
             return;
         }
         let has_room = |node: &JobNode| {
@@ -113,7 +113,7 @@ impl JobMachine {
             let is_open = !node.standing.is_pausing && !node.standing.is_full;
             live < node.workers && is_open && !self.is_hopeless(node)
         };
-        if let Some(id) = self.node_besides(|id| id == avoided, has_room) {
+        if let Some(id) = self.node_besides(&is_avoided, has_room) {
             let live = self.nodes.get(&id).map_or(0, |node| node.standing.live());
             self.want(id, live + 1);
         }

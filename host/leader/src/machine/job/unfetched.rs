@@ -5,6 +5,7 @@
 use super::JobMachine;
 use super::fetch_trouble::{FetchTrouble, may_lack};
 use super::granted::GrantedMiniBatch;
+use super::node::JobNode;
 use super::performer::{AttemptWorker, LostAttempt};
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
@@ -94,15 +95,17 @@ impl JobMachine {
         }
     }
 
+    /// The node that shall try next: one that is not avoided. If no such node can work, any node after the pause.
     fn node_for_troubled(&mut self, trouble: &FetchTrouble) -> Option<NodeId> {
-        let FetchTrouble { node: avoided, due, .. } = *trouble;
-        let other = self.node_besides(|id| trouble.avoids(id), |node| node.free_workers() > 0);
+        let is_free = |node: &JobNode| node.free_workers() > 0;
+        let other = self.node_besides(|id| trouble.avoids(id), is_free);
         if other.is_some() {
             return other;
         }
-        let can_work = |(id, node): (&NodeId, &super::node::JobNode)| {
+        let is_due = self.now >= trouble.due;
+        let can_work = |(id, node): (&NodeId, &JobNode)| {
             // Its machine may have no room for workers.
-            let may_have_worker = node.standing.live() > 0 || self.now < due;
+            let may_have_worker = node.standing.live() > 0 || !is_due;
             let is_other = !trouble.avoids(*id) && may_have_worker;
             is_other
                 && !node.standing.is_ending
@@ -110,11 +113,10 @@ impl JobMachine {
                 && !self.is_hopeless(node)
         };
         if self.nodes.iter().any(can_work) {
-            self.want_worker_besides(avoided);
+            self.want_worker_besides(|id| trouble.avoids(id));
             return None;
         }
-        let same = self.nodes.get(&avoided)?;
-        let is_free = same.has_answered() && same.free_workers() > 0;
-        (is_free && self.now >= due).then_some(avoided)
+        // The node that tried last may have left.
+        is_due.then(|| self.node_besides(|_| false, is_free)).flatten()
     }
 }

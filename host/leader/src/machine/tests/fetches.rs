@@ -111,7 +111,7 @@ fn a_node_that_may_have_the_right_files_tries_after_others() {
     other_file(&mut job, B, 3);
     // Neither of them tries again.
     assert_eq!(granted(&report_state(&mut job, A, idle(1))), []);
-    assert_eq!(granted(&send(&mut job, JobMessage::Tick, 100)), []);
+    assert_eq!(granted(&send(&mut job, JobMessage::Tick, 7)), []);
     let outputs = report_state(&mut job, third, idle(0));
     assert_eq!((granted(&outputs), given_up(&outputs)), (vec![(third, 0, 1)], Some(vec![])));
 }
@@ -129,6 +129,21 @@ fn files_that_no_node_has_are_given_up() {
     assert_eq!((granted(&outputs), given_up(&outputs)), (vec![(B, 0, 1)], Some(vec![])));
     other_file(&mut job, B, 101);
     assert_eq!(given_up(&report_state(&mut job, B, idle(2))), Some(vec![0]));
+}
+
+/// The node that tried last leaves, and the node that is left has other files: it tries again after a pause.
+#[test]
+fn the_last_node_tries_again_after_the_others_left() {
+    let mut job = on_two_nodes(policy(), 1);
+    report_state(&mut job, A, idle(0));
+    other_file(&mut job, A, 2);
+    assert_eq!(granted(&report_state(&mut job, B, idle(0))), [(B, 0, 1)]);
+    other_file(&mut job, B, 3);
+    send(&mut job, JobMessage::NodeLost(B), 4);
+    assert_eq!(granted(&report_state(&mut job, A, idle(1))), []);
+    assert_eq!(granted(&send(&mut job, JobMessage::Tick, 100)), [(A, 0, 1)]);
+    other_file(&mut job, A, 101);
+    assert_eq!(given_up(&report_state(&mut job, A, idle(2))), Some(vec![0]));
 }
 
 /// What the planner has unpacked comes from the job's store. It is tried twice, as objects are.
