@@ -57,9 +57,10 @@ impl JobMachine {
         waits.then(|| self.last_arrival.saturating_add(self.policy.first_task_timeout))
     }
 
-    /// When the job fails for lack of progress. While a job winds down, this applies only to the writing of
-    /// results. A job that waits for its nodes, or until the disks have room of those on which `init` does not keep failing, makes no
-    /// progress, and does not fail for it. Neither does one whose mini-batches wait for a node that can fetch their objects.
+    /// When the job fails for lack of progress. While a job winds down, this applies only to the writing of results.
+    ///
+    /// A job may wait for nodes, for room on their disks, or for a node that can fetch the objects of a mini-batch. It
+    /// makes no progress then, and does not fail for it. Nodes on which `init` keeps failing do not count.
     fn progress_deadline(&self) -> Option<Duration> {
         let is_useful = |node: &JobNode| node.can_make_progress() && !self.is_hopeless(node);
         let has_node = self.nodes.values().any(is_useful);
