@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
 
 /// How often a job is looked at.
-const INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 /// How often something is sent if nothing changes, so that proxies keep the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -57,12 +57,17 @@ pub(crate) async fn follow_job(
         follow(server, caller, id, (last, seen), sender).await;
         drop(open);
     });
+    Ok(event_stream(events))
+}
+
+/// An answer that sends these events.
+pub(crate) fn event_stream(events: mpsc::Receiver<Result<Event, Infallible>>) -> Response {
     let stream =
         Sse::new(ReceiverStream::new(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     let mut response = stream.into_response();
     // A proxy must not collect the events.
     response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    response
 }
 
 /// A job as it was seen: the id of its event, the job as JSON, and whether it has ended.
