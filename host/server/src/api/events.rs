@@ -8,6 +8,7 @@ use crate::names::now;
 use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::Scope;
 use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -65,8 +66,10 @@ pub(crate) fn event_stream(events: mpsc::Receiver<Result<Event, Infallible>>) ->
     let stream =
         Sse::new(ReceiverStream::new(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     let mut response = stream.into_response();
+    let headers = response.headers_mut();
     // A proxy must not collect the events.
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
