@@ -25,7 +25,7 @@ pub(crate) async fn list_audit(
 /// A page of the audit, the latest entry first.
 ///
 /// # Errors
-/// If the caller may not read it, or asks for what is not documented.
+/// If the caller may not read it, or the query is not as documented.
 pub(crate) fn listed_audit(
     server: &Server,
     caller: &Caller,

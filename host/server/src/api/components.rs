@@ -196,7 +196,7 @@ pub(crate) async fn list_components(
 /// A page of a tenant's entry scripts.
 ///
 /// # Errors
-/// If the caller may not read them, or asks for what is not documented.
+/// If the caller may not read them, or the query is not as documented.
 pub(crate) fn listed_components(
     server: &Server,
     caller: &Caller,

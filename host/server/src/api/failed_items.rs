@@ -63,7 +63,7 @@ pub(crate) async fn list_failed_items(
 /// A page of the items that failed for good.
 ///
 /// # Errors
-/// If the report cannot be read, or the caller asks for what is not documented.
+/// If the report cannot be read, or the caller the query is not as documented.
 pub(crate) fn listed_failed_items(
     dir: &JobDir,
     asked: &PageAsked,

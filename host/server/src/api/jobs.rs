@@ -81,7 +81,7 @@ pub(crate) async fn list_jobs(
 /// A page of jobs, the latest first.
 ///
 /// # Errors
-/// If the caller may not read jobs, or asks for what is not documented.
+/// If the caller may not read jobs, or the query is not as documented.
 pub(crate) fn listed_jobs(
     server: &Server,
     caller: &Caller,
@@ -166,7 +166,6 @@ pub(crate) fn viewed<T>(
 }
 
 /// Why a job's events cannot be shown.
-#[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 pub(crate) fn no_view(error: ViewError) -> Problem {
     match error {
         ViewError::Partial => Problem::not_yet(error.to_string()),

@@ -148,7 +148,7 @@ pub(crate) async fn list_tenants(
 /// A page of tenants.
 ///
 /// # Errors
-/// If the caller is not an operator, or asks for what is not documented.
+/// If the caller is not an operator, or the query is not as documented.
 pub(crate) fn listed_tenants(
     server: &Server,
     caller: &Caller,

@@ -193,7 +193,7 @@ pub(crate) async fn list_tokens(
 /// A page of tokens.
 ///
 /// # Errors
-/// If the caller may not read them, or asks for what is not documented.
+/// If the caller may not read them, or the query is not as documented.
 pub(crate) fn listed_tokens(
     server: &Server,
     caller: &Caller,

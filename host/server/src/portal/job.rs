@@ -13,8 +13,11 @@ use maud::{Markup, html};
 use sandmill_model::count;
 use sandmill_report::{advice_lines, explain_text};
 
+/// Shows a part of a job's page.
+type Part = fn(&SeenJob) -> Markup;
+
 /// The parts of the page that change while the job runs: their ids, and what they show.
-pub(super) const PARTS: [(&str, fn(&SeenJob) -> Markup); 3] =
+pub(super) const PARTS: [(&str, Part); 3] =
     [("progress", progress), ("causes", causes), ("actions", actions)];
 
 /// Shows a job.
