@@ -26,8 +26,9 @@ fn no_page_shows_another_tenants_things_and_no_form_works_without_its_secret() {
     let ada = server.tenant("ada", &json!({}));
     let bob = server.tenant("bob", &json!({}));
     server.file("ada", "a.txt", "1");
+    server.file("ada", "bad.txt", "1");
     let component = server.upload(&ada, &guest("outcomes"));
-    let job = server.submit(&ada, &server.job_file("ada", ""), &component);
+    let job = server.submit(&ada, &server.job_file("ada", "error_threshold: -1"), &component);
     server.wait_for(&ada, &job, "completed");
     let tokens = server.get(&ada, "/v1/tokens").has(200).json();
     let token = tokens["items"][0]["id"].as_str().unwrap().to_owned();

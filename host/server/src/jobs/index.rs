@@ -240,7 +240,8 @@ impl Index {
     pub(super) fn failure_groups(&self) -> Result<Vec<FailureGroupRow>, IndexError> {
         let text = "
             SELECT grouped.kind, grouped.count, grouped.first, mini_batch.message FROM
-                (SELECT kind, count(*) AS count, min(id) AS first FROM mini_batch WHERE state = 'failed' GROUP BY kind)
+                (SELECT kind, count(*) AS count, min(id) AS first FROM mini_batch INDEXED BY mini_batch_failed
+                WHERE state = 'failed' GROUP BY kind)
                 AS grouped JOIN mini_batch ON mini_batch.id = grouped.first ORDER BY grouped.count DESC, grouped.first
         ";
         let mut query = self.0.prepare_cached(text)?;
