@@ -36,6 +36,12 @@ fn a_user_submits_a_job_and_reads_what_it_left() {
     assert_eq!(digest.len(), 64, "{}", refused.text);
     assert!(refused.text.contains("mini_batch_size: ten\n</textarea>"), "{}", refused.text);
     let job = server.job_file("ada", "error_threshold: -1");
+    // A check submits nothing, and keeps nothing of the job.
+    let fields = [("job", job.as_str()), ("digest", &digest), ("check", "yes")];
+    browser.post_file("/portal/submit", &fields, None).has(200).shows("The job file has no errors");
+    assert_eq!(server.get(&token, "/v1/jobs").json()["items"], json!([]));
+    let kept = server.root().join("state/submitted/ada");
+    assert_eq!(std::fs::read_dir(kept).unwrap().count(), 0);
     let fields =
         [("job", job.as_str()), ("digest", &digest), ("labels", "team=red\r\n"), ("key", "k")];
     let submitted = browser.post_file("/portal/submit", &fields, None).has(303);

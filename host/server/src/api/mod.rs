@@ -47,7 +47,7 @@ pub(crate) use logs::start_of_tail;
 pub(crate) use outputs::output_folder_of;
 pub(crate) use paging::{Page, PageAsked};
 pub(crate) use router::{openapi, routes};
-pub(crate) use submit::{may_submit, submit};
+pub(crate) use submit::{check_job, may_submit, submit};
 pub(crate) use submit_body::SubmitBody;
 pub(crate) use submit_form::{text as form_text, upload as form_upload, wrong as wrong_form};
 pub(crate) use tenants::{

@@ -165,6 +165,23 @@ pub(crate) fn submit(
     }
 }
 
+/// Reads the job file of a job as if it were submitted. Returns the job's name and needs. Keeps nothing.
+///
+/// # Errors
+/// If the job file has errors.
+pub(crate) fn check_job(
+    server: &Server,
+    tenant: &TenantName,
+    body: &SubmitBody,
+) -> Result<(String, WorkerNeeds), Problem> {
+    server.state.tenant(tenant)?.ok_or_else(|| Problem::not_found("tenant"))?;
+    let id = JobId::new();
+    let found = write_and_look(server, tenant, &id, body);
+    // What remains is removed when the server starts.
+    let _ = std::fs::remove_dir_all(server.folders.submitted_job(tenant, &id));
+    found
+}
+
 fn new_job(
     (id, tenant): (JobId, TenantName),
     name: String,

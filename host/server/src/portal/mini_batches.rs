@@ -7,6 +7,7 @@ use super::page_problem::{PageProblem, blocking};
 use super::seen::{PathParts, Query, SeenJob};
 use super::table::{choices, facts, next_page, table};
 use super::text::{message, name, seconds, shortened, time, time_or};
+use super::timeline::timeline;
 use crate::api::{Page as ListPage, PageAsked};
 use crate::jobs::{AttemptRow, MiniBatchRow, MiniBatchState, MiniBatchesAsked};
 use crate::names::now;
@@ -129,7 +130,7 @@ fn listed(row: &MiniBatchRow, base: &str) -> Markup {
             td.number { (count(row.items)) }
             td.number { (count(row.items_failed)) }
             td.number { (count(row.rows)) }
-            td.number { (seconds(row.seconds)) }
+            td.number { @if row.seconds > 0.0 { (seconds(row.seconds)) } }
             td { (shortened(&name(&row.location), MOST_CELL)) }
             td {
                 @if let Some(kind) = &row.failure_kind { code { (name(kind)) } " " }
@@ -158,6 +159,7 @@ pub(super) async fn show(seen: SeenJob, parts: PathParts) -> Result<Page, PagePr
                 ("Items", Some(html! { (count(row.items)) ", of which " (count(row.items_failed)) " failed" })),
                 ("Rows", Some(html! { (count(row.rows)) })),
             ]))
+            (timeline(&attempts, now()))
             @for attempt in &attempts { (shown_attempt(&seen, attempt)) }
         };
         Ok(seen.page(&format!("Mini-batch {number} of {}", seen.job.name), "/mini-batches", &contents))

@@ -6,7 +6,7 @@
 //! - `routes`: all pages, in one table; `guards`: the headers of all answers, and which hosts are served;
 //! - `visitor`: finds the session of a request, and checks forms; `sign_in`: begins and ends sessions;
 //! - `seen`: the job of a page, of the server or, with `one_job`, of a directory; `shown_job`: what pages say about it;
-//! - `job`, `live`, `actions`, `mini_batches`, `heat`, `failures`, `workers`, `logs`, `log_search`, `outputs`, `preview`: the
+//! - `job`, `live`, `actions`, `mini_batches`, `heat`, `timeline`, `failures`, `workers`, `logs`, `log_search`, `outputs`, `preview`: the
 //!   pages of a job;
 //! - `jobs`, `submit`, `submit_form`, `components`, `tokens`, `audit`, `tenants`: the other pages;
 //! - `frame`, `text`, `link`, `table`, `fields`, `page_problem`, `assets`: what pages are made of;
@@ -42,6 +42,7 @@ mod submit_form;
 mod table;
 mod tenants;
 mod text;
+mod timeline;
 mod tokens;
 mod visitor;
 mod workers;

@@ -47,7 +47,7 @@ pub(super) async fn list(
             @if files.is_empty() {
                 p { "There are no files here. A job that has just begun has none, and the results of some jobs go to a store." }
             } @else {
-                (table("Files", &["File", "Size", ""], &html! {
+                (table("Files", &["File", "Size", "Download"], &html! {
                     @for file in files.iter().take(MOST_FILES) {
                         @let link = Link::new(format!("{}/outputs/{}", seen.base, encoded_path(&file.path)));
                         tr {

@@ -2,13 +2,13 @@
 
 use super::frame::{FORM_SECRET, Page};
 use super::page_problem::PageProblem;
-use super::submit_form::{Filled, form};
+use super::submit_form::{Filled, checked, form};
 use super::visitor::{Visitor, check_site};
-use crate::api::{SubmitBody, form_text, form_upload, may_submit, submit, wrong_form};
+use crate::api::{check_job, form_text, form_upload, may_submit, submit, wrong_form};
 use crate::app::Server;
-use crate::names::TenantName;
+use crate::names::{JobId, TenantName};
 use crate::problem::{Problem, blocking};
-use crate::state::{JobRecord, Scope};
+use crate::state::{Scope, WorkerNeeds};
 use axum::extract::multipart::Field;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::StatusCode;
@@ -47,7 +47,12 @@ pub(super) async fn send(
     visitor.caller.must_have(Scope::WriteJobs)?;
     let mut filled = Filled::default();
     match read(&server, &visitor, form, &mut filled).await {
-        Ok(job) => Ok(Redirect::to(&format!("/portal/jobs/{}", job.id)).into_response()),
+        Ok(Sent::Submitted(id)) => Ok(Redirect::to(&format!("/portal/jobs/{id}")).into_response()),
+        Ok(Sent::Checked(name, needs)) => {
+            let frame = visitor.frame();
+            let contents = html! { (checked(&name, needs)) (self::form(&frame, &filled, None)) };
+            Ok(frame.page("Submit a job", &contents).into_response())
+        }
         Err(problem) => {
             let refused = problem.status();
             let status =
@@ -59,13 +64,21 @@ pub(super) async fn send(
     }
 }
 
-/// Reads the rest of the form, and submits the job. `filled` has what was read, also after an error.
+/// What was done with a form.
+enum Sent {
+    /// The job was submitted.
+    Submitted(JobId),
+    /// The job file has no errors: the job's name and needs.
+    Checked(String, WorkerNeeds),
+}
+
+/// Reads the rest of the form, and submits the job, or only checks it. `filled` has what was read, also after an error.
 async fn read(
     server: &Arc<Server>,
     visitor: &Visitor,
     mut form: Multipart,
     filled: &mut Filled,
-) -> Result<JobRecord, Problem> {
+) -> Result<Sent, Problem> {
     let mut has_fields = false;
     while let Some(field) = form.next_field().await.map_err(wrong_form)? {
         has_fields = true;
@@ -77,6 +90,7 @@ async fn read(
             "labels" => &mut filled.labels,
             "tenant" => &mut filled.tenant,
             "key" => &mut filled.key,
+            "check" => &mut filled.check,
             // A browser sends an empty file if the user has chosen none.
             "component" if field.file_name().is_none_or(str::is_empty) => continue,
             "component" => {
@@ -98,7 +112,23 @@ async fn read(
     }
     let body = filled.body()?;
     let tenant = tenant(visitor, &filled.tenant)?;
-    submitted(server, visitor, tenant, body, &filled.key).await
+    let permit = may_submit(server, &body).await?;
+    let server = server.clone();
+    let caller = visitor.caller.clone();
+    let key = (1..=200).contains(&filled.key.len()).then(|| format!("portal {}", filled.key));
+    let is_check = !filled.check.is_empty();
+    blocking(move || {
+        let sent = match is_check {
+            true => {
+                check_job(&server, &tenant, &body).map(|(name, needs)| Sent::Checked(name, needs))
+            }
+            false => submit(&server, &caller, &tenant, &body, key)
+                .map(|(job, _)| Sent::Submitted(job.id)),
+        };
+        drop(permit);
+        sent
+    })
+    .await
 }
 
 /// The tenant for whom the user acts.
@@ -115,23 +145,4 @@ async fn upload(
 ) -> Result<String, Problem> {
     let tenant = tenant(visitor, asked)?;
     Ok(form_upload(server, &visitor.caller, &tenant, field).await?.to_string())
-}
-
-async fn submitted(
-    server: &Arc<Server>,
-    visitor: &Visitor,
-    tenant: TenantName,
-    body: SubmitBody,
-    key: &str,
-) -> Result<JobRecord, Problem> {
-    let key = (1..=200).contains(&key.len()).then(|| format!("portal {key}"));
-    let permit = may_submit(server, &body).await?;
-    let server = server.clone();
-    let caller = visitor.caller.clone();
-    blocking(move || {
-        let submitted = submit(&server, &caller, &tenant, &body, key);
-        drop(permit);
-        submitted.map(|(job, _)| job)
-    })
-    .await
 }

@@ -1,12 +1,13 @@
 //! The form with which a job is submitted: what is in its fields, and how it looks.
 
 use super::frame::Frame;
-use super::text::{message, name};
+use super::text::{bytes, message, name};
 use crate::api::SubmitBody;
 use crate::auth::random_text;
 use crate::problem::{JobFileError, Problem};
-use crate::state::ScriptDigest;
+use crate::state::{ScriptDigest, WorkerNeeds};
 use maud::{Markup, html};
+use sandmill_model::counted;
 use std::collections::BTreeMap;
 
 /// The name of the job file in messages.
@@ -24,6 +25,8 @@ pub(super) struct Filled {
     pub(super) labels: String,
     /// For operators: the tenant.
     pub(super) tenant: String,
+    /// Whether the job file is only checked. Empty if the job is submitted.
+    pub(super) check: String,
     /// The key of the request: a form that is sent twice submits one job.
     pub(super) key: String,
 }
@@ -62,6 +65,20 @@ impl Filled {
     }
 }
 
+/// What a check has found in a job file without errors.
+pub(super) fn checked(job: &str, needs: WorkerNeeds) -> Markup {
+    html! {
+        section.checked role="status" {
+            p {
+                "The job file has no errors. The job " code { (name(job)) } " wants " (counted(u64::from(needs.workers), "worker"))
+                @if needs.memory > 0 { ", each with at most " (bytes(needs.memory)) " of memory" }
+                @if needs.gpus > 0 { ", and " (counted(u64::from(needs.gpus), "GPU")) }
+                ". It was not submitted."
+            }
+        }
+    }
+}
+
 /// The form. `problem`: why the job was not submitted.
 pub(super) fn form(frame: &Frame, filled: &Filled, problem: Option<&Problem>) -> Markup {
     html! {
@@ -86,7 +103,10 @@ pub(super) fn form(frame: &Frame, filled: &Filled, problem: Option<&Problem>) ->
             input #priority name="priority" type="number" min="-100" max="100" placeholder="0" value=(filled.priority);
             label for="labels" { "Labels, one KEY=VALUE a line" }
             textarea #labels name="labels" rows="2" spellcheck="false" { "\n" (filled.labels) }
-            button { "Submit" }
+            div.actions {
+                button { "Submit" }
+                button name="check" value="yes" { "Only check the job file" }
+            }
         }
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn shortened(text: &str, most: usize) -> String {
 pub(super) fn time(at: Timestamp) -> Markup {
     let exact = at.to_string();
     let shown: String = exact.replace('T', " ").chars().take(19).collect();
-    html! { time datetime=(exact) { (shown) } }
+    html! { time datetime=(exact) { (shown) " UTC" } }
 }
 
 /// A time that may be missing.
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(age("2026-11-01T00:02:00Z".parse().unwrap(), now), "0.000 s ago");
         assert_eq!(
             time(now).into_string(),
-            "<time datetime=\"2026-11-01T00:01:00Z\">2026-11-01 00:01:00</time>"
+            "<time datetime=\"2026-11-01T00:01:00Z\">2026-11-01 00:01:00 UTC</time>"
         );
     }
 }

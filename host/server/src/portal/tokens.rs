@@ -44,7 +44,7 @@ pub(super) async fn list(
                     button { "Show" }
                 }
             }
-            (table("Tokens", &["Id", "For", "Scopes", "Made", "Expires", "Last used", ""], &html! {
+            (table("Tokens", &["Id", "For", "Scopes", "Made", "Expires", "Last used", "Revoke"], &html! {
                 @for token in &page.items { (row(token, &frame)) }
             }))
             (next_page(&link, page.next.as_ref()))
