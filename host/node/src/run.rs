@@ -437,7 +437,8 @@ impl RunningJob {
         mut reported: Vec<NodeReport>,
     ) -> Vec<NodeReport> {
         let mut inbox = VecDeque::new();
-        let is_start = |output: &&NodeOutput| matches!(output, NodeOutput::Do(NodeAction::Spawn(..)));
+        let is_start =
+            |output: &&NodeOutput| matches!(output, NodeOutput::Do(NodeAction::Spawn(..)));
         let starts = outputs.iter().filter(is_start).count();
         self.admission.begin_round(starts, self.start.elapsed());
         self.follow(outputs, &mut reported, &mut inbox);

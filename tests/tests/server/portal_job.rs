@@ -54,7 +54,9 @@ fn a_job_directory_is_shown_and_not_changed() {
         );
         assert!(!shown.text.contains("<form method=\"post\""), "{shown:?}");
     }
-    browser.get("/portal/assets/portal.css").has(200);
+    for file in ["portal.css", "portal.js", "portal.svg"] {
+        browser.get(&format!("/portal/assets/{file}")).has(200);
+    }
     browser.get("/portal/jobs").has(404);
     browser.get("/job/logs/..%2fjob.json").has(404);
     browser.post("/job/cancel", &[]).has(404);

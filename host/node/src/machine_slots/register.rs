@@ -99,7 +99,8 @@ impl MachineSlots {
         let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(0) };
         let taken = self.taken();
         let turn = self.settle(taken, self.wanted.max(taken))?;
-        Ok(turn.map_or(0, |turn| u64::from(taken).saturating_sub(turn.shall_have))
+        Ok(turn
+            .map_or(0, |turn| u64::from(taken).saturating_sub(turn.shall_have))
             .try_into()
             .unwrap_or(u32::MAX))
     }
@@ -108,12 +109,9 @@ impl MachineSlots {
     fn settle(&mut self, has: u32, wants: u32) -> io::Result<Option<JobTurn>> {
         let turns = match &mut self.turns {
             Some(turns) => turns,
-            none => none.insert(JobTurns::enter(
-                &self.folder,
-                &self.caps,
-                self.share.0,
-                &self.tenant,
-            )?),
+            none => {
+                none.insert(JobTurns::enter(&self.folder, &self.caps, self.share.0, &self.tenant)?)
+            }
         };
         turns.settle(&self.folder, has.into(), wants.into())
     }

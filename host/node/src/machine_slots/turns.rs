@@ -235,7 +235,9 @@ impl JobTurns {
         }
         let stored = serde_json::from_slice::<StoredState>(&bytes).ok();
         let shares = stored.map(|stored| stored.shares);
-        Ok(Some(shares.unwrap_or_else(|| Shares::new(self.settings.clone(), self.capacity.clone()))))
+        Ok(Some(
+            shares.unwrap_or_else(|| Shares::new(self.settings.clone(), self.capacity.clone())),
+        ))
     }
 }
 

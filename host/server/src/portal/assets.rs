@@ -1,4 +1,4 @@
-//! The style and the script of all pages. They are parts of the program, and hold nothing of tenants.
+//! The style, the script and the picture of all pages. They are parts of the program, and hold nothing of tenants.
 
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse;
@@ -8,6 +8,12 @@ use std::sync::LazyLock;
 
 const STYLE: &str = include_str!("portal.css");
 const SCRIPT: &str = include_str!("portal.js");
+/// The picture in a browser's tab: a mill with four sails.
+const ICON: &str = r##"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3" fill="#0a53be"/>
+<path d="M8 8 3 4M8 8 12 3M8 8 13 12M8 8 4 13" stroke="#fff" stroke-width="2" stroke-linecap="round"/></svg>
+"##;
+/// Where the picture is.
+pub(super) const ICON_ADDRESS: &str = "/portal/assets/portal.svg";
 /// Browsers may keep them for a day. Their addresses change when they change.
 const KEPT: &str = "public, max-age=86400";
 
@@ -39,6 +45,11 @@ pub(super) async fn style() -> impl IntoResponse {
 /// Sends the script.
 pub(super) async fn script() -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/javascript; charset=utf-8"), (CACHE_CONTROL, KEPT)], SCRIPT)
+}
+
+/// Sends the picture.
+pub(super) async fn icon() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "image/svg+xml"), (CACHE_CONTROL, KEPT)], ICON)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What all pages have around their contents.
 
-use super::assets::{script_address, style_address};
+use super::assets::{ICON_ADDRESS, script_address, style_address};
 use super::text::name;
 use axum::response::{Html, IntoResponse, Response};
 use maud::{DOCTYPE, Markup, html};
@@ -84,6 +84,7 @@ impl Frame {
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     meta name="color-scheme" content="light dark";
                     title { (title) " · Sandmill" }
+                    link rel="icon" type="image/svg+xml" href=(ICON_ADDRESS);
                     link rel="stylesheet" href=(style_address());
                     script src=(script_address()) defer {}
                 }

@@ -115,11 +115,12 @@ fn with<S: Clone + Send + Sync + 'static>(
         .fold(router, |router, route| router.route(&format!("{base}{}", route.path), route.answer))
 }
 
-/// The style and the script.
+/// The style, the script and the picture.
 fn with_assets<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
     router
         .route("/portal/assets/portal.css", get(assets::style))
         .route("/portal/assets/portal.js", get(assets::script))
+        .route(assets::ICON_ADDRESS, get(assets::icon))
 }
 
 async fn missing() -> PageProblem {

@@ -103,9 +103,7 @@ fn a_worker_beyond_the_share_does_not_wait_for_objects() {
     node.obey(Order::GrantAhead(ahead), secs(1));
     let outputs = node.handle(NodeMessage::BeyondShare(1), secs(2));
     assert_eq!(returned(&outputs), [3]);
-    let withdrawn = |output: &NodeOutput| {
-        matches!(output, NodeOutput::Do(NodeAction::Withdraw(worker, MiniBatchId(3), 1)) if *worker == second)
-    };
+    let withdrawn = |output: &NodeOutput| matches!(output, NodeOutput::Do(NodeAction::Withdraw(worker, MiniBatchId(3), 1)) if *worker == second);
     assert!(outputs.iter().any(withdrawn), "{outputs:?}");
 }
 
