@@ -195,7 +195,7 @@ mod tests {
         let old = JobRecord { submitted: now() - AGEING * 3, ..jobs[1].clone() };
         let queued = [&jobs[0], &old];
         let (chosen, _) = next_jobs(&queued, &known, Running::default(), 1, now(), |_| false);
-        assert_eq!(chosen, [old.id.clone()]);
+        assert_eq!(chosen, std::slice::from_ref(&old.id));
     }
 
     #[test]
