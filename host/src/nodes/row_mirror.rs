@@ -328,6 +328,7 @@ mod tests {
             worker: WORKER,
             age: Duration::ZERO,
             has_run: true,
+            usage: AttemptUsage::default(),
             report: Box::new(report),
         })
     }

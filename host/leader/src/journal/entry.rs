@@ -1,5 +1,6 @@
 //! The content of the journal.
 
+use super::receipt_chain::ReceiptBatch;
 use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -114,6 +115,9 @@ pub struct JournalChanges {
     /// Notes to write. A note without a value is removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<(String, Option<String>)>,
+    /// Receipts of attempts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<ReceiptBatch>,
 }
 
 impl JournalChanges {

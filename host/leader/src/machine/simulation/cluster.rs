@@ -379,6 +379,7 @@ impl Cluster {
         outputs.extend(self.job.decide());
         for output in outputs {
             match output {
+                JobOutput::Do(JobAction::Receipt(receipt)) => self.log.receipts.write(&receipt),
                 JobOutput::Do(JobAction::Commit(settled)) => {
                     self.check_settled(&settled);
                     self.log.append(settled);
@@ -406,6 +407,9 @@ impl Cluster {
                 let is_from_before = reason.starts_with("init failed");
                 assert!(!self.dice.calm || is_from_before, "nothing went wrong: {reason}");
                 self.has_failed = true;
+            }
+            EventKind::AttemptStarted { worker, id, attempt } => {
+                self.log.receipts.begin(worker, *id, *attempt);
             }
             EventKind::TwinGranted { node, first_node, .. } => {
                 assert_ne!(node, first_node, "twins on one node");

@@ -4,7 +4,7 @@
 //! journal. Invariants are checked after every step.
 //!
 //! `world` handles the state machine's actions, `steps` contains the random events, and `checks` the
-//! invariants. A schedule consists of a seed and the number of random steps. After these steps, no more
+//! invariants. `receipt_book` has those of receipts. A schedule consists of a seed and the number of random steps. After these steps, no more
 //! faults happen, and the job must end. If a schedule fails, proptest looks for a failing one with fewer
 //! steps. `SANDMILL_SCHEDULES=1000000` sets the number of schedules, and `SANDMILL_SCHEDULE=SEED:LENGTH`
 //! repeats a single one.
@@ -15,6 +15,7 @@ mod cluster_checks;
 mod cluster_log;
 mod cluster_node;
 mod dice;
+mod receipt_book;
 mod steps;
 mod world;
 
