@@ -298,6 +298,10 @@ fn on_server(command: &Command, server: &remote::ServerArgument) -> Result<Optio
             let Some(server) = server.find()? else { return Ok(None) };
             remote::cancel(&server, job.given(), (*at_once, *wait))?
         }
+        Command::Usage(arguments) if arguments.names_no_files() => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            remote::usage(&server, arguments)?
+        }
         Command::Resume(arguments) => {
             let Some(server) = server.find()? else { return Ok(None) };
             remote::refuse_options(&[("--set", arguments.has_sets())])?;

@@ -96,6 +96,12 @@ pub(super) fn usage(arguments: &UsageArguments) -> Result<Exit, Problem> {
 }
 
 impl UsageArguments {
+    /// Whether it may be about the jobs of a server.
+    #[cfg(feature = "server")]
+    pub(super) fn names_no_files(&self) -> bool {
+        self.dirs.is_empty() && self.root.root.is_none() && !self.verify && self.export.is_none()
+    }
+
     fn job_dirs(&self) -> Result<Vec<PathBuf>, Problem> {
         let given = match &self.dirs[..] {
             [] => vec![self.root.folder()?],
@@ -159,7 +165,7 @@ fn group_json((key, group): (&String, &UsageGroup)) -> Value {
 }
 
 /// One line for each group, and one for all of them. Only what is billable is summed.
-fn table_text(table: &UsageTable, by: UsageBy) -> String {
+pub(super) fn table_text(table: &UsageTable, by: UsageBy) -> String {
     let head = [
         by.name(),
         "attempts",

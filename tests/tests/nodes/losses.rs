@@ -36,6 +36,12 @@ fn a_killed_node_is_replaced() {
     assert_complete(&ran);
     let report = ran.text("leader/logs/sys/job_report/processed_mini-batches.csv");
     assert!(!report.contains("failed"), "{report}");
+    // The attempts of the lost node have receipts, and are not billable.
+    let used = ran.into_job().command(&["usage", "--json", "leader"]);
+    let sums: serde_json::Value = serde_json::from_str(&used.stdout).unwrap();
+    let lost = sums["total"]["reasons"]["node_lost"].as_u64().unwrap_or_default();
+    assert!(lost > 0 && sums["total"]["not_billable"]["attempts"].as_u64() >= Some(lost), "{sums:#}");
+    used.into_job().command(&["usage", "--verify", "leader"]).exits_with(0);
 }
 
 /// An agent that was paused until it was lost does no harm when it wakes, and may take part again.
@@ -65,6 +71,18 @@ fn another_leader_takes_the_nodes_over() {
     // The nodes go on, and keep their ids.
     ran.says("note: node 0 (").says("note: node 1 (");
     assert!(!ran.stderr.contains("note: node 2 ("), "{ran}");
+    // The second leader has continued the chain of receipts of the first one.
+    let verified = ran.into_job().command(&["usage", "--verify", "second"]);
+    verified.exits_with(0);
+    let used = verified.into_job().command(&["usage", "--export", "usage.csv", "second"]);
+    let text = used.text("usage.csv");
+    let succeeded = text.lines().filter(|line| line.contains(",succeeded,")).count();
+    let batches: std::collections::BTreeSet<&str> = text
+        .lines()
+        .filter(|line| line.contains(",succeeded,"))
+        .filter_map(|line| line.split(',').find(|value| value.starts_with("attempt ")))
+        .collect();
+    assert_eq!(batches.len(), succeeded, "a mini-batch has two successes: {text}");
 }
 
 /// A node on which `init` always fails keeps its number, and a machine that waits does the work.

@@ -8,3 +8,4 @@ mod api;
 mod isolation;
 mod lost;
 mod submits;
+mod usage;

@@ -140,7 +140,15 @@ pub(crate) async fn list_tenants(
     .await
 }
 
-fn visible_tenant(server: &Server, caller: &Caller, name: String) -> Result<Tenant, Problem> {
+/// The tenant with this name, if the caller may see it.
+///
+/// # Errors
+/// If there is no such tenant, or it is another one: the caller cannot tell these apart.
+pub(crate) fn visible_tenant(
+    server: &Server,
+    caller: &Caller,
+    name: String,
+) -> Result<Tenant, Problem> {
     let missing = || Problem::not_found("tenant");
     let name = TenantName::try_from(name).map_err(|_| missing())?;
     if !caller.sees(&name) {

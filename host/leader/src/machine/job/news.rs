@@ -30,6 +30,7 @@ impl JobMachine {
                 self.on_started(id, worker, (batch, attempt));
             }
             NodeNews::Finished { worker, age, has_run, usage, report } => {
+                self.issue_earlier(id, (report.id, report.attempt), Some(worker));
                 let Some(granted) = self.remove_granted(id, (report.id, report.attempt)) else {
                     return;
                 };
@@ -62,6 +63,7 @@ impl JobMachine {
                 usage,
                 failure,
             } => {
+                self.issue_earlier(id, (batch, attempt), Some(worker));
                 let Some(granted) = self.remove_granted(id, (batch, attempt)) else { return };
                 let by = AttemptWorker { node: id, worker };
                 let lost = LostAttempt { run, process_seconds, cost: self.measured(age, usage) };
@@ -204,6 +206,7 @@ impl JobMachine {
     }
 
     fn on_started(&mut self, node: NodeId, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
+        self.issue_earlier(node, (id, attempt), Some(worker));
         let granted = self.granted.get_mut(&id);
         let granted = granted.filter(|granted| granted.pending.attempt == attempt);
         let Some(begun) = granted.and_then(|granted| granted.attempt_on(node)) else { return };

@@ -6,7 +6,7 @@ use super::performer::{AttemptCost, AttemptWorker};
 use super::{JobAction, JobMachine};
 use crate::model::{
     AttemptReceipt, AttemptUsage, EndedBy, MiniBatchId, NodeId, NotBillable, ReceiptEnd,
-    ReceiptOutcome,
+    ReceiptOutcome, WorkerId,
 };
 use std::time::Duration;
 
@@ -83,13 +83,27 @@ impl JobMachine {
         }
     }
 
-    /// Issues the receipt of an attempt that its node gives back.
-    pub(super) fn issue_given_back(&mut self, node: NodeId, (id, attempt): (MiniBatchId, u32)) {
+    /// Issues the receipt of an attempt that a node gives back.
+    pub(super) fn issue_given_back(&mut self, node: NodeId, attempt: (MiniBatchId, u32)) {
+        self.issue_earlier(node, attempt, None);
+    }
+
+    /// A worker reports on an attempt. If the leader knows that another worker of the node was inside `run` for the same
+    /// attempt, issues the receipt of that one. This happens if an order to end an attempt, and the grant of another one
+    /// with the same number, cross the news of the first.
+    pub(super) fn issue_earlier(
+        &mut self,
+        node: NodeId,
+        (id, attempt): (MiniBatchId, u32),
+        worker: Option<WorkerId>,
+    ) {
         let granted = self.granted.get_mut(&id);
         let granted = granted.filter(|granted| granted.pending.attempt == attempt);
         let Some(found) = granted.and_then(|granted| granted.attempt_on(node)) else { return };
         let found = *found;
-        self.issue_unmeasured((id, attempt), &found, self.end_of_unfinished());
+        if found.runs_on != worker {
+            self.issue_unmeasured((id, attempt), &found, self.end_of_unfinished());
+        }
     }
 
     /// Issues the receipts of all attempts that have not ended. Must be called when the job ends.

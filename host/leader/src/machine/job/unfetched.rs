@@ -21,6 +21,7 @@ impl JobMachine {
         attempt: (MiniBatchId, u32),
         objects: Vec<UnfetchedObject>,
     ) {
+        self.issue_given_back(node, attempt);
         let Some(mut granted) = self.remove_granted(node, attempt) else { return };
         if !granted.is_over() {
             // The twin continues, and gets no other twin.

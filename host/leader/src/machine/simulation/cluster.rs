@@ -51,6 +51,10 @@ pub(super) struct ClusterCounts {
     pub(super) taken_over: u32,
     /// Nodes whose disk became full while they had attempts.
     pub(super) full: u32,
+    /// Receipts of attempts whose node was lost.
+    pub(super) lost: u32,
+    /// Receipts of attempts whose twin counts.
+    pub(super) discarded: u32,
 }
 
 #[derive(Debug)]
@@ -223,6 +227,7 @@ impl Cluster {
     /// The leader is lost, with everything that was not committed, and all messages on their way. Another one
     /// continues with what the log has. Most nodes go on with what they do, and others are lost.
     fn replace_leader(&mut self) {
+        self.log.receipts.trace.push("REPLACE MiniBatchId(0) MiniBatchId(1) MiniBatchId(2) MiniBatchId(3) MiniBatchId(4) MiniBatchId(5) MiniBatchId(6) MiniBatchId(7) MiniBatchId(8) MiniBatchId(9)".into());
         if self.has_failed || self.is_ending {
             return;
         }
@@ -375,9 +380,16 @@ impl Cluster {
 
     fn send(&mut self, message: JobMessage) {
         self.now += self.message_time;
+        let traced = std::env::var_os("SANDMILL_SCHEDULE").is_some();
+        if traced {
+            self.log.receipts.trace.push(format!("> {message:?}"));
+        }
         let mut outputs = self.job.handle(message, self.now);
         outputs.extend(self.job.decide());
         for output in outputs {
+            if traced {
+                self.log.receipts.trace.push(format!("    < {output:?}"));
+            }
             match output {
                 JobOutput::Do(JobAction::Receipt(receipt)) => self.log.receipts.write(&receipt),
                 JobOutput::Do(JobAction::Commit(settled)) => {

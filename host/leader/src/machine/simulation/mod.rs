@@ -19,6 +19,7 @@ mod receipt_book;
 mod steps;
 mod world;
 
+use crate::model::ReceiptOutcome;
 use cluster::{Cluster, ClusterCounts, ClusterSize};
 use dice::SimulationRandom;
 use proptest::prelude::*;
@@ -67,6 +68,9 @@ fn run_cluster(seed: u64, length: u16) -> ClusterCounts {
         cluster.step();
     }
     cluster.settle();
+    let receipts = &cluster.log.receipts;
+    cluster.counts.lost = receipts.count(ReceiptOutcome::NodeLost);
+    cluster.counts.discarded = receipts.count(ReceiptOutcome::Discarded);
     cluster.counts
 }
 
@@ -80,6 +84,8 @@ fn schedules_contain_twins_and_take_overs() {
         sum.take_overs += counts.take_overs;
         sum.taken_over += counts.taken_over;
         sum.full += counts.full;
+        sum.lost += counts.lost;
+        sum.discarded += counts.discarded;
         sum.twins += twins;
         sum.cancelled += cancelled;
         sum.uncounted_failures += uncounted_failures;
@@ -90,6 +96,7 @@ fn schedules_contain_twins_and_take_overs() {
     assert!(sum.unfetched > 50, "{sum:?}");
     assert!(sum.taken_over > 50, "{sum:?}");
     assert!(sum.full > 50, "{sum:?}");
+    assert!(sum.lost > 50 && sum.discarded > 20, "{sum:?}");
 }
 
 /// A job on a thousand nodes: in fifty of a million schedules.

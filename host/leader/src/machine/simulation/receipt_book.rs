@@ -17,6 +17,7 @@ pub(super) struct ReceiptBook {
     /// All receipts in the journal, of all leaders.
     journal: Vec<AttemptReceipt>,
     sums: ReceiptTotals,
+    pub(super) trace: Vec<String>,
 }
 
 impl ReceiptBook {
@@ -57,6 +58,10 @@ impl ReceiptBook {
     pub(super) fn check_end(&self) {
         for (attempt, begun) in &self.begun {
             let receipts = self.receipts.get(attempt).copied().unwrap_or_default();
+            if receipts != *begun {
+                let id = format!("{:?}", attempt.1);
+                self.trace.iter().filter(|line| line.contains(&id)).for_each(|line| eprintln!("TRACE {line}"));
+            }
             assert_eq!(receipts, *begun, "{attempt:?} has {receipts} receipts");
         }
         let mut sums = ReceiptTotals::default();
