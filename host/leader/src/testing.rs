@@ -3,7 +3,8 @@
 use super::commit::{CommitTarget, FinalFailure, Success, WorkerFolders};
 use super::journal::JobIdentity;
 use super::model::{
-    Failure, FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, ReceiptRun, Segment, WorkerId,
+    Failure, FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, ReceiptRun, Segment,
+    WorkerId,
 };
 
 impl JobIdentity {

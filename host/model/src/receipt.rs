@@ -152,20 +152,14 @@ pub struct ReceiptEnd {
 
 impl ReceiptEnd {
     /// The end of an attempt of a lost node.
-    pub const NODE_LOST: Self = Self {
-        outcome: ReceiptOutcome::NodeLost,
-        not_billable: Some(NotBillable::NodeLost),
-    };
+    pub const NODE_LOST: Self =
+        Self { outcome: ReceiptOutcome::NodeLost, not_billable: Some(NotBillable::NodeLost) };
     /// The end of a twin whose other one counts.
-    pub const DUPLICATE: Self = Self {
-        outcome: ReceiptOutcome::Discarded,
-        not_billable: Some(NotBillable::Duplicate),
-    };
+    pub const DUPLICATE: Self =
+        Self { outcome: ReceiptOutcome::Discarded, not_billable: Some(NotBillable::Duplicate) };
     /// The end of an attempt that its node gave back.
-    pub const GIVEN_BACK: Self = Self {
-        outcome: ReceiptOutcome::GivenBack,
-        not_billable: Some(NotBillable::Preempted),
-    };
+    pub const GIVEN_BACK: Self =
+        Self { outcome: ReceiptOutcome::GivenBack, not_billable: Some(NotBillable::Preempted) };
 
     /// The end of an attempt with this outcome.
     pub fn of<T>(outcome: &Result<T, Failure>) -> Self {

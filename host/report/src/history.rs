@@ -4,7 +4,8 @@
 use super::log_folders::LogFolders;
 use crate::event::{Event, EventKind};
 use crate::model::{
-    AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobResult, MiniBatchId, ReceiptTotals, add_bytes,
+    AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobResult, MiniBatchId,
+    ReceiptTotals, add_bytes,
 };
 use crate::opening::regular;
 use jiff::Timestamp;

@@ -243,14 +243,17 @@ fn verify(dirs: &[PathBuf], as_json: bool) -> Result<Exit, Problem> {
             Ok(totals) => {
                 let receipts = count(totals.receipts());
                 let head = if totals.head.is_empty() { "none" } else { &totals.head };
-                lines += &format!("{shown}: {receipts} receipts, intact; the last hash is {head}\n");
+                lines +=
+                    &format!("{shown}: {receipts} receipts, intact; the last hash is {head}\n");
                 values.push(json!({"job_dir": dir, "receipts": totals.receipts(), "head": totals.head, "broken": null}));
             }
             Err(broken) => {
                 exit = Exit::Failed;
                 lines += &format!("{shown}: {broken}\n");
                 let number = broken.number;
-                values.push(json!({"job_dir": dir, "broken": {"number": number, "what": broken.what}}));
+                values.push(
+                    json!({"job_dir": dir, "broken": {"number": number, "what": broken.what}}),
+                );
             }
         }
     }

@@ -25,6 +25,8 @@ use std::sync::Arc;
 const BATCH: usize = 8192;
 /// The digits of a decimal, and those after the point.
 const DECIMAL: (u8, i8) = (38, 6);
+/// The time zone of times. Arrow knows no names of zones.
+const UTC: &str = "+00:00";
 
 /// A column: its name, and how its values are made.
 type Column = (&'static str, Values);
@@ -111,7 +113,11 @@ fn month(receipt: &Receipt) -> (Timestamp, Timestamp) {
         first.map_or(receipt.ended, |first| first.timestamp())
     };
     let (year, month) = (ended.year(), ended.month());
-    let next = if month == 12 { begin(year.saturating_add(1).min(9999), 1) } else { begin(year, month + 1) };
+    let next = if month == 12 {
+        begin(year.saturating_add(1).min(9999), 1)
+    } else {
+        begin(year, month + 1)
+    };
     (begin(year, month), next)
 }
 
@@ -119,7 +125,7 @@ impl Values {
     fn data_type(self) -> DataType {
         match self {
             Self::Text(_) => DataType::Utf8,
-            Self::Time(_) => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+            Self::Time(_) => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
             Self::Decimal(_) => DataType::Decimal128(DECIMAL.0, DECIMAL.1),
             Self::Number(_) => DataType::Int64,
             Self::Flag(_) => DataType::Boolean,
@@ -129,14 +135,17 @@ impl Values {
     fn array(self, rows: &[SealedReceipt]) -> anyhow::Result<ArrayRef> {
         let receipts = rows.iter().map(|sealed| &sealed.receipt);
         Ok(match self {
-            Self::Text(value) => Arc::new(rows.iter().map(|row| Some(value(row))).collect::<StringArray>()),
+            Self::Text(value) => {
+                Arc::new(rows.iter().map(|row| Some(value(row))).collect::<StringArray>())
+            }
             Self::Time(value) => {
                 let times: TimestampMicrosecondArray =
                     receipts.map(|receipt| Some(value(receipt).as_microsecond())).collect();
-                Arc::new(times.with_timezone("UTC"))
+                Arc::new(times.with_timezone(UTC))
             }
             Self::Decimal(value) => {
-                let numbers: Decimal128Array = receipts.map(|receipt| Some(value(receipt))).collect();
+                let numbers: Decimal128Array =
+                    receipts.map(|receipt| Some(value(receipt))).collect();
                 Arc::new(numbers.with_precision_and_scale(DECIMAL.0, DECIMAL.1)?)
             }
             Self::Number(value) => {
@@ -172,7 +181,8 @@ impl Export {
     /// If it cannot be created.
     pub(super) fn create(path: &Path) -> anyhow::Result<Self> {
         let field = |(name, values): &Column| Field::new(*name, values.data_type(), true);
-        let schema: SchemaRef = Arc::new(Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>()));
+        let schema: SchemaRef =
+            Arc::new(Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>()));
         let file = File::create(path)?;
         let is_parquet = path.extension().is_some_and(|extension| extension == "parquet");
         let writer = if is_parquet {
@@ -182,7 +192,13 @@ impl Export {
         } else {
             FileWriter::Csv(CsvWriter::new(file))
         };
-        Ok(Self { path: path.to_owned(), schema, writer: Some(writer), rows: Vec::new(), written: 0 })
+        Ok(Self {
+            path: path.to_owned(),
+            schema,
+            writer: Some(writer),
+            rows: Vec::new(),
+            written: 0,
+        })
     }
 
     /// Adds a row.

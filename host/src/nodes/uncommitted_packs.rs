@@ -89,7 +89,13 @@ mod tests {
         let report = Box::new(AttemptReport { id: MiniBatchId(id), ..AttemptReport::sample() });
         let worker = WorkerId(0);
         let usage = AttemptUsage::default();
-        NodeReport::News(NodeNews::Finished { worker, age: Duration::ZERO, has_run: true, usage, report })
+        NodeReport::News(NodeNews::Finished {
+            worker,
+            age: Duration::ZERO,
+            has_run: true,
+            usage,
+            report,
+        })
     }
 
     fn numbers(packs: &[PackInStore]) -> Vec<u64> {

@@ -87,13 +87,10 @@ fn a_job_shows_what_all_its_attempts_used() {
     assert_eq!(sum("x_CpuMicroseconds"), sums["billable"]["cpu_us"]);
     assert_eq!(u128::from(sum("x_MemoryByteMilliseconds")), memory);
     for (by, key) in [("tenant", "local"), ("job", ""), ("month", ""), ("component", "")] {
-        let (used, _) = printed(texts("hostile_files"), &[
-            "usage",
-            "--json",
-            "--by",
-            by,
-            job.path("job").to_str().unwrap(),
-        ]);
+        let (used, _) = printed(
+            texts("hostile_files"),
+            &["usage", "--json", "--by", by, job.path("job").to_str().unwrap()],
+        );
         assert_eq!(used["groups"].as_array().unwrap().len(), 1, "{used:#}");
         assert!(key.is_empty() || used["groups"][0]["key"] == key, "{used:#}");
         assert_eq!(used["total"]["billable"], sums["billable"], "{by}");
@@ -123,7 +120,8 @@ fn a_resumed_job_and_a_copy_count_once() {
     done.exits_with(0);
     let (rows, job) = exported(done.into_job(), &["job"]);
     assert_eq!((count(&rows, "succeeded"), count(&rows, "failed")), (2, 2), "{rows:#?}");
-    let runs: std::collections::BTreeSet<_> = rows.iter().map(|row| row["x_Run"].to_string()).collect();
+    let runs: std::collections::BTreeSet<_> =
+        rows.iter().map(|row| row["x_Run"].to_string()).collect();
     assert_eq!(runs.len(), 2);
     let ids: std::collections::BTreeSet<_> =
         rows.iter().map(|row| row["x_AttemptId"].to_string()).collect();
@@ -212,10 +210,16 @@ fn an_export_has_the_columns_of_focus() {
         "ServiceCategory",
         "ServiceName",
     ] {
-        assert!(rows.iter().all(|row| row[column].as_str().is_some_and(|v| !v.is_empty())), "{column}");
+        assert!(
+            rows.iter().all(|row| row[column].as_str().is_some_and(|v| !v.is_empty())),
+            "{column}"
+        );
     }
     let first = &rows[0];
-    assert_eq!((&first["SubAccountId"], &first["ChargeCategory"]), (&json!("local"), &json!("Usage")));
+    assert_eq!(
+        (&first["SubAccountId"], &first["ChargeCategory"]),
+        (&json!("local"), &json!("Usage"))
+    );
     assert!(first["BillingPeriodStart"].as_str().unwrap().ends_with("-01T00:00:00Z"), "{first:#}");
     let seconds = first["ConsumedQuantity"].as_str().unwrap().replace('.', "");
     let micros: u64 = first["x_CpuMicroseconds"].as_str().unwrap().parse().unwrap();
@@ -224,7 +228,8 @@ fn an_export_has_the_columns_of_focus() {
     parquet.exits_with(0).says("4 rows are in usage.parquet");
     let bytes = fs::read(parquet.dir().join("usage.parquet")).unwrap();
     assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
-    let none = parquet.into_job().command(&["usage", "--to", "2020-01-01", "--export", "none.csv", "job"]);
+    let none =
+        parquet.into_job().command(&["usage", "--to", "2020-01-01", "--export", "none.csv", "job"]);
     none.exits_with(0).says("0 rows");
     assert_eq!(none.text("none.csv").lines().count(), 1, "the names of the columns");
 }

@@ -40,7 +40,10 @@ fn a_killed_node_is_replaced() {
     let used = ran.into_job().command(&["usage", "--json", "leader"]);
     let sums: serde_json::Value = serde_json::from_str(&used.stdout).unwrap();
     let lost = sums["total"]["reasons"]["node_lost"].as_u64().unwrap_or_default();
-    assert!(lost > 0 && sums["total"]["not_billable"]["attempts"].as_u64() >= Some(lost), "{sums:#}");
+    assert!(
+        lost > 0 && sums["total"]["not_billable"]["attempts"].as_u64() >= Some(lost),
+        "{sums:#}"
+    );
     used.into_job().command(&["usage", "--verify", "leader"]).exits_with(0);
 }
 

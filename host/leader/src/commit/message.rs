@@ -1,7 +1,9 @@
 //! Requests to the committer, and its replies.
 
 use super::error::CommitError;
-use crate::model::{AttemptReceipt, Failure, ItemCounts, MiniBatchId, OutputHeader, Segment, WorkerId};
+use crate::model::{
+    AttemptReceipt, Failure, ItemCounts, MiniBatchId, OutputHeader, Segment, WorkerId,
+};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq)]

@@ -98,7 +98,12 @@ fn a_journal_that_is_older_than_its_log_catches_up() {
     let mut journal = logged(&fixture);
     commit(&mut journal, &[succeeded(5, 100)]).unwrap();
     let changes = JournalChanges { entries: vec![failed(6)], ..JournalChanges::default() };
-    journal.log.as_mut().unwrap().append(&log_record::LogRecord::bytes(&changes, Vec::new(), None)).unwrap();
+    journal
+        .log
+        .as_mut()
+        .unwrap()
+        .append(&log_record::LogRecord::bytes(&changes, Vec::new(), None))
+        .unwrap();
     drop(journal);
     for _ in 0..2 {
         catch_up(&fixture.path, &fixture).unwrap();

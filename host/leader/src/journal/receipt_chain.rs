@@ -4,8 +4,8 @@
 
 use super::JobIdentity;
 use crate::model::{
-    AttemptReceipt, AttemptUsage, MiniBatchId, NodeId, NotBillable, Receipt, ReceiptEnd, ReceiptOutcome, ReceiptRun,
-    ReceiptTotals, WorkerId, hex,
+    AttemptReceipt, AttemptUsage, MiniBatchId, NodeId, NotBillable, Receipt, ReceiptEnd,
+    ReceiptOutcome, ReceiptRun, ReceiptTotals, WorkerId, hex,
 };
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde::{Deserialize, Serialize};
@@ -269,9 +269,8 @@ pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<ReceiptRow> {
     };
     let outcome: String = row.get(11)?;
     let not_billable: Option<String> = row.get(12)?;
-    let not_billable = not_billable
-        .map(|name| NotBillable::named(&name).ok_or_else(|| wrong(12)))
-        .transpose()?;
+    let not_billable =
+        not_billable.map(|name| NotBillable::named(&name).ok_or_else(|| wrong(12))).transpose()?;
     let fuel = row.get::<_, Option<i64>>(17)?.map(|_| unsigned(17)).transpose()?;
     let usage = AttemptUsage {
         wall_us: unsigned(13)?,

@@ -127,10 +127,7 @@ impl ReceiptReader {
     ///
     /// # Errors
     /// If the journal cannot be read.
-    pub fn for_each(
-        &self,
-        visit: &mut dyn FnMut(SealedReceipt),
-    ) -> Result<(), JournalError> {
+    pub fn for_each(&self, visit: &mut dyn FnMut(SealedReceipt)) -> Result<(), JournalError> {
         let mut after = 0;
         loop {
             let page = self.page(after, PAGE)?;

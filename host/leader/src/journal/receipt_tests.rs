@@ -172,7 +172,8 @@ fn a_journal_of_the_format_before_is_continued() {
     commit(&mut journal, &[succeeded(5, 100)]).unwrap();
     drop(journal);
     let old = Connection::open(&fixture.path).unwrap();
-    old.execute_batch("DROP TABLE receipt; DROP TABLE receipt_run; PRAGMA user_version = 3").unwrap();
+    old.execute_batch("DROP TABLE receipt; DROP TABLE receipt_run; PRAGMA user_version = 3")
+        .unwrap();
     drop(old);
     assert_eq!(verify(&fixture.path), Ok(ReceiptTotals::default()));
     assert_eq!(all(&fixture.path), []);

@@ -3,7 +3,8 @@
 use super::job::{JobAction, JobMessage, SettledMiniBatch};
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReceipt, AttemptReport, CallStats, Failure, JobResult, MiniBatch, MiniBatchId, WorkerExit, WorkerId,
+    AttemptReceipt, AttemptReport, CallStats, Failure, JobResult, MiniBatch, MiniBatchId,
+    WorkerExit, WorkerId,
 };
 use crate::protocol::Assignment;
 use sandmill_node::machine::{NodeAction, NodeMessage};

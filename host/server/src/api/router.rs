@@ -2,8 +2,8 @@
 
 use super::router_limits::MOST_JSON;
 use super::{
-    actions, audit, components, events, failed_items, health, inside, jobs, logs, outputs, receipts,
-    submit, tenants, tokens,
+    actions, audit, components, events, failed_items, health, inside, jobs, logs, outputs,
+    receipts, submit, tenants, tokens,
 };
 use crate::app::Server;
 use crate::problem::Problem;

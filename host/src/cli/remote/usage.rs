@@ -24,9 +24,8 @@ pub(in crate::cli) fn usage(
         Some(tenant) => tenant.clone(),
         None => own_tenant(server)?,
     };
-    let is_name = |text: &str| {
-        text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
-    };
+    let is_name =
+        |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if !is_name(&tenant) {
         return Err(Problem::usage(anyhow!("{tenant:?} is not the name of a tenant")));
     }

@@ -9,7 +9,8 @@ use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
-    ItemLocation, MiniBatch, MiniBatchId, MiniBatchWork, NotBillable, ReceiptEnd, WorkerId, counted,
+    ItemLocation, MiniBatch, MiniBatchId, MiniBatchWork, NotBillable, ReceiptEnd, WorkerId,
+    counted,
 };
 use crate::protocol::Assignment;
 use std::time::Duration;

@@ -1,15 +1,13 @@
 //! The nodes of a job: joining, loss, and how many workers each node should run.
 
 use super::JobMachine;
-use super::node::{JobNode, REPEAT_AFTER};
 use super::granted::GrantedAttempt;
+use super::node::{JobNode, REPEAT_AFTER};
 use super::performer::{AttemptCost, AttemptWorker, LostAttempt};
 use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
-use crate::model::{
-    Failure, FailureKind, JobStatus, MiniBatchId, NodeId, ReceiptEnd, count_u32,
-};
+use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, ReceiptEnd, count_u32};
 use crate::protocol::{Order, WorkersEnd};
 use std::time::Duration;
 

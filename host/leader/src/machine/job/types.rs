@@ -4,7 +4,8 @@ use super::performer::{AttemptCost, AttemptWorker};
 use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReceipt, AttemptReport, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId, NodeId, WorkerId,
+    AttemptReceipt, AttemptReport, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId,
+    NodeId, WorkerId,
 };
 use crate::protocol::{NodeNews, Order};
 use std::time::Duration;

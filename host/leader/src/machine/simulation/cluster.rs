@@ -227,7 +227,6 @@ impl Cluster {
     /// The leader is lost, with everything that was not committed, and all messages on their way. Another one
     /// continues with what the log has. Most nodes go on with what they do, and others are lost.
     fn replace_leader(&mut self) {
-        self.log.receipts.trace.push("REPLACE MiniBatchId(0) MiniBatchId(1) MiniBatchId(2) MiniBatchId(3) MiniBatchId(4) MiniBatchId(5) MiniBatchId(6) MiniBatchId(7) MiniBatchId(8) MiniBatchId(9)".into());
         if self.has_failed || self.is_ending {
             return;
         }
@@ -380,16 +379,9 @@ impl Cluster {
 
     fn send(&mut self, message: JobMessage) {
         self.now += self.message_time;
-        let traced = std::env::var_os("SANDMILL_SCHEDULE").is_some();
-        if traced {
-            self.log.receipts.trace.push(format!("> {message:?}"));
-        }
         let mut outputs = self.job.handle(message, self.now);
         outputs.extend(self.job.decide());
         for output in outputs {
-            if traced {
-                self.log.receipts.trace.push(format!("    < {output:?}"));
-            }
             match output {
                 JobOutput::Do(JobAction::Receipt(receipt)) => self.log.receipts.write(&receipt),
                 JobOutput::Do(JobAction::Commit(settled)) => {
@@ -419,6 +411,9 @@ impl Cluster {
                 let is_from_before = reason.starts_with("init failed");
                 assert!(!self.dice.calm || is_from_before, "nothing went wrong: {reason}");
                 self.has_failed = true;
+            }
+            EventKind::Notice { message } if message.contains("could not be written within") => {
+                self.log.receipts.give_up();
             }
             EventKind::AttemptStarted { worker, id, attempt } => {
                 self.log.receipts.begin(worker, *id, *attempt);

@@ -96,7 +96,7 @@ fn schedules_contain_twins_and_take_overs() {
     assert!(sum.unfetched > 50, "{sum:?}");
     assert!(sum.taken_over > 50, "{sum:?}");
     assert!(sum.full > 50, "{sum:?}");
-    assert!(sum.lost > 50 && sum.discarded > 20, "{sum:?}");
+    assert!(sum.lost > 10 && sum.discarded > 10, "{sum:?}");
 }
 
 /// A job on a thousand nodes: in fifty of a million schedules.

@@ -17,7 +17,7 @@ pub(super) struct ReceiptBook {
     /// All receipts in the journal, of all leaders.
     journal: Vec<AttemptReceipt>,
     sums: ReceiptTotals,
-    pub(super) trace: Vec<String>,
+    is_given_up: bool,
 }
 
 impl ReceiptBook {
@@ -52,17 +52,20 @@ impl ReceiptBook {
     pub(super) fn lose_leader(&mut self) {
         self.begun.clear();
         self.receipts.clear();
+        self.is_given_up = false;
     }
 
-    /// The job has ended: each attempt that has begun has its receipt.
+    /// The leader has given up what is not committed, because the log stalls.
+    pub(super) fn give_up(&mut self) {
+        self.is_given_up = true;
+    }
+
+    /// The job has ended: each attempt that has begun has its receipt, unless the leader has given it up.
     pub(super) fn check_end(&self) {
         for (attempt, begun) in &self.begun {
             let receipts = self.receipts.get(attempt).copied().unwrap_or_default();
-            if receipts != *begun {
-                let id = format!("{:?}", attempt.1);
-                self.trace.iter().filter(|line| line.contains(&id)).for_each(|line| eprintln!("TRACE {line}"));
-            }
-            assert_eq!(receipts, *begun, "{attempt:?} has {receipts} receipts");
+            let is_enough = receipts == *begun || self.is_given_up && receipts < *begun;
+            assert!(is_enough, "{attempt:?} has {receipts} receipts, and began {begun} times");
         }
         let mut sums = ReceiptTotals::default();
         self.journal.iter().for_each(|receipt| sums.add(receipt.end, &receipt.usage));

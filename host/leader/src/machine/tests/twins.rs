@@ -34,7 +34,8 @@ fn has_finished(
     second: u64,
 ) -> Vec<JobOutput> {
     let rows = if outcome.is_ok() { 2 } else { 0 };
-    let NodeNews::Finished { has_run, usage, report, .. } = finished(report(id, attempt, rows, outcome))
+    let NodeNews::Finished { has_run, usage, report, .. } =
+        finished(report(id, attempt, rows, outcome))
     else {
         unreachable!()
     };
