@@ -1,7 +1,8 @@
 //! The content of the journal.
 
-use super::receipt_chain::ReceiptBatch;
-use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
+use crate::model::{
+    AttemptReceipt, FailureKind, ItemCounts, MiniBatchId, ReceiptRun, Segment, WorkerId,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -90,6 +91,17 @@ pub struct FileEntry {
     pub offset: u64,
     /// The length in bytes.
     pub length: u64,
+}
+
+/// Receipts of one run, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiptBatch {
+    /// The run.
+    pub run: ReceiptRun,
+    /// The receipts.
+    pub receipts: Vec<AttemptReceipt>,
+    /// The hash of the last one, in hexadecimal. Empty until the journal has computed it.
+    pub head: String,
 }
 
 /// The changes that are written in one transaction.

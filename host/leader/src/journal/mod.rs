@@ -27,11 +27,10 @@ mod unreadable;
 pub use commit_log::{LogSummary, directory_id, remove_journal};
 pub use entry::{
     Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalEntry,
-    MiniBatchEnd,
+    MiniBatchEnd, ReceiptBatch,
 };
 pub use error::{JournalDamage, JournalError};
 pub use log_record::{DONE_PREFIX, LogState};
-pub use receipt_chain::ReceiptBatch;
 pub use receipt_reader::{BrokenReceipt, ReceiptReader, SealedReceipt};
 pub use store::{Journal, journal_files};
 pub use unreadable::{UnreadableFile, unreadable_note};

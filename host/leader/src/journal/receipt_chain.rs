@@ -2,13 +2,12 @@
 //! the receipt's JSON, without spaces and with its fields in the order of [`Receipt`]. So a process that changes, adds or
 //! removes a receipt must change all hashes after it, and the last one is in the job's result.
 
-use super::JobIdentity;
+use super::{JobIdentity, ReceiptBatch};
 use crate::model::{
     AttemptReceipt, AttemptUsage, MiniBatchId, NodeId, NotBillable, Receipt, ReceiptEnd,
     ReceiptOutcome, ReceiptRun, ReceiptTotals, WorkerId, hex,
 };
 use rusqlite::{OptionalExtension, Row, Transaction, params};
-use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// A hash of the chain.
@@ -59,17 +58,6 @@ const INSERT: &str = "
     INSERT INTO receipt VALUES
     (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
 ";
-
-/// Receipts of one run, in order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ReceiptBatch {
-    /// The run.
-    pub run: ReceiptRun,
-    /// The receipts.
-    pub receipts: Vec<AttemptReceipt>,
-    /// The hash of the last one, in hexadecimal. Empty until the journal has computed it.
-    pub head: String,
-}
 
 /// The end of the chain, and the sums of its receipts.
 #[derive(Clone, Debug, Default)]

@@ -1,5 +1,4 @@
 use super::log_tests::{catch_up, logged};
-use super::receipt_chain::ReceiptBatch;
 use super::tests::{commit, identity, new_fixture, succeeded};
 use super::*;
 use crate::model::{

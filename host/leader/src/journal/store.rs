@@ -1,10 +1,10 @@
 //! Reads and writes the journal.
 
 use super::log_record::{LogRecord, POSITION_KEY};
-use super::receipt_chain::{self, ChainError, ReceiptBatch, ReceiptChain, ReceiptRow, TOTALS_KEY};
+use super::receipt_chain::{self, ChainError, ReceiptChain, ReceiptRow, TOTALS_KEY};
 use super::{
     Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalDamage,
-    JournalError, schema,
+    JournalError, ReceiptBatch, schema,
 };
 use crate::fail_point;
 use crate::model::{JobStatus, MiniBatchId, ReceiptTotals, hex};
