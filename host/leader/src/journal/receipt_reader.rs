@@ -307,7 +307,9 @@ impl JournalCopy {
             fs::copy(path, copy.journal())?;
             match fs::copy(wal_of(path), wal_of(&copy.journal())) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                copied => drop(copied?),
+                copied => {
+                    copied?;
+                }
             }
             let is_old = before.modified()? + TIME_RESOLUTION < begun;
             if is_old && is_same(&before, &path.metadata()?) {

@@ -196,7 +196,6 @@ fn receipts_of_a_running_job_are_read_from_a_copy() {
     assert_eq!(verify(&fixture.path).unwrap(), *journal.receipt_totals());
     // The leader goes on.
     journal.commit(&changes("first", 9..10)).unwrap();
-    std::mem::forget(journal);
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl ReceiptBook {
         self.is_given_up = false;
     }
 
-    /// The leader has given up what is not committed, because the log stalls.
+    /// The leader has given up the uncommitted results, because the log stalls.
     pub(super) fn give_up(&mut self) {
         self.is_given_up = true;
     }
