@@ -141,19 +141,20 @@ fn a_resumed_job_and_a_copy_count_once() {
 /// If the leader is killed, what it has recorded is kept and readable, and no success has two receipts.
 #[test]
 fn receipts_survive_a_killed_leader() {
-    let job = texts("hostile_files").env("SANDMILL_FAIL_POINT", "journaled:2");
-    let killed = job.run(&[]);
-    assert_ne!(killed.code, 0, "{killed}");
-    let (rows, job) = exported(killed.into_job(), &["job"]);
-    assert!((1..=3).contains(&rows.len()), "{rows:#?}");
-    let (status, job) = printed(job, &["usage", "--verify", "--json", "job"]);
-    assert_eq!(status["jobs"][0]["receipts"], rows.len(), "{status:#}");
-    let done = job.env("SANDMILL_FAIL_POINT", "").resume(&[]);
-    done.exits_with(0);
-    let (all, job) = exported(done.into_job(), &["job"]);
-    assert_eq!(all[..rows.len()], rows[..]);
-    assert_eq!(count(&all, "succeeded"), 3, "{all:#?}");
-    job.command(&["usage", "--verify", "job"]).exits_with(0);
+    for (point, least) in [("journaled:2", 0), ("journaled:3", 0), ("all-synced", 3)] {
+        let killed = texts("hostile_files").env("SANDMILL_FAIL_POINT", point).run(&[]);
+        assert_ne!(killed.code, 0, "{point}: {killed}");
+        let (rows, job) = exported(killed.into_job(), &["job"]);
+        assert!((least..=3).contains(&rows.len()), "{point}: {rows:#?}");
+        let (status, job) = printed(job, &["usage", "--verify", "--json", "job"]);
+        assert_eq!(status["jobs"][0]["receipts"], rows.len(), "{point}: {status:#}");
+        let done = job.env("SANDMILL_FAIL_POINT", "").resume(&[]);
+        done.exits_with(0);
+        let (all, job) = exported(done.into_job(), &["job"]);
+        assert_eq!(all[..rows.len()], rows[..], "{point}");
+        assert_eq!(count(&all, "succeeded"), 3, "{point}: {all:#?}");
+        job.command(&["usage", "--verify", "job"]).exits_with(0);
+    }
 }
 
 #[test]
