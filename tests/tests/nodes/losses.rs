@@ -1,6 +1,6 @@
 //! Nodes, leaders and brokers that are lost while a job runs.
 
-use crate::cluster::{self, Cluster, job};
+use crate::cluster::{self, Cluster, job, job_of};
 use rustix::process::Signal;
 use sandmill_tests::{Ran, Running};
 use std::thread;
@@ -36,14 +36,30 @@ fn a_killed_node_is_replaced() {
     assert_complete(&ran);
     let report = ran.text("leader/logs/sys/job_report/processed_mini-batches.csv");
     assert!(!report.contains("failed"), "{report}");
-    // The attempts of the lost node have receipts, and are not billable.
+}
+
+/// The attempts of a lost node have receipts, and are not billable.
+#[test]
+fn attempts_of_a_killed_node_are_not_billable() {
+    let mut cluster = Cluster::new();
+    cluster.start_agents(2);
+    let job = job_of(16, 2, "arguments: [--nap, '300']");
+    let mut running = cluster.start(job, "leader", &["--no-takeover", "--events", "-"]);
+    running.until("node 1 has begun a mini-batch", |running| {
+        let is_begin =
+            |line: &str| line.contains("attempt_started") && line.contains("process10000");
+        running.stdout_so_far().lines().any(is_begin)
+    });
+    cluster.agent_of(&running, 1).kill();
+    let ran = running.wait();
+    ran.exits_with(0);
     let used = ran.into_job().command(&["usage", "--json", "leader"]);
     let sums: serde_json::Value = serde_json::from_str(&used.stdout).unwrap();
-    let lost = sums["total"]["reasons"]["node_lost"].as_u64().unwrap_or_default();
-    assert!(
-        lost > 0 && sums["total"]["not_billable"]["attempts"].as_u64() >= Some(lost),
-        "{sums:#}"
-    );
+    let total = &sums["total"];
+    let lost = total["reasons"]["node_lost"].as_u64().unwrap_or_default();
+    assert!((1..=2).contains(&lost), "the node had two workers: {sums:#}");
+    assert!(total["not_billable"]["wall_us"].as_u64() > Some(0), "{sums:#}");
+    assert_eq!(total["billable"]["attempts"], 16, "{sums:#}");
     used.into_job().command(&["usage", "--verify", "leader"]).exits_with(0);
 }
 

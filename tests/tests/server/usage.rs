@@ -12,7 +12,7 @@ fn a_tenant_sees_what_its_jobs_used() {
         server.file("ada", name, "1");
     }
     let component = server.upload(&ada, &guest("outcomes"));
-    let job = server.submit(&ada, &server.job_file("ada", "mini_batch_size: 1"), &component);
+    let job = server.submit(&ada, &server.job_file("ada", ""), &component);
     server.wait_for(&ada, &job, "completed");
     let sums = server.get(&ada, &format!("/v1/jobs/{job}/receipt")).has(200).json();
     assert_eq!((&sums["receipts"], &sums["is_final"]), (&json!(3), &json!(true)), "{sums:#}");
