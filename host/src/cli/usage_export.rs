@@ -170,7 +170,7 @@ pub(super) struct Export {
 }
 
 enum FileWriter {
-    Csv(CsvWriter<File>),
+    Csv(Box<CsvWriter<File>>),
     Parquet(Box<ArrowWriter<File>>),
 }
 
@@ -190,7 +190,7 @@ impl Export {
             let writer = ArrowWriter::try_new(file, schema.clone(), Some(properties.build()))?;
             FileWriter::Parquet(Box::new(writer))
         } else {
-            FileWriter::Csv(CsvWriter::new(file))
+            FileWriter::Csv(Box::new(CsvWriter::new(file)))
         };
         Ok(Self {
             path: path.to_owned(),
@@ -231,7 +231,7 @@ impl Export {
         // Also without rows: the file then has only the names of the columns.
         self.write()?;
         match self.writer.take() {
-            Some(FileWriter::Csv(writer)) => writer.into_inner().sync_all()?,
+            Some(FileWriter::Csv(writer)) => (*writer).into_inner().sync_all()?,
             Some(FileWriter::Parquet(mut writer)) => {
                 writer.finish()?;
                 writer.inner().sync_all()?;
