@@ -34,7 +34,7 @@ fn receipt(mini_batch: u64) -> AttemptReceipt {
         usage: AttemptUsage {
             wall_us: 2_000_000,
             cpu_us: 1 + mini_batch,
-            fuel: (mini_batch % 2 == 0).then_some(5),
+            fuel: (mini_batch.is_multiple_of(2)).then_some(5),
             ..AttemptUsage::default()
         },
     }
