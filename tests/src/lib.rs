@@ -27,6 +27,7 @@
 )]
 
 mod broker;
+mod browser;
 mod elsewhere;
 mod guests;
 mod healthy;
@@ -47,6 +48,7 @@ pub mod sources;
 mod wat;
 
 pub use broker::{Broker, Brokers};
+pub use browser::{Browser, FORM_SECRET, Shown};
 pub use elsewhere::{Elsewhere, SeenElsewhere};
 pub use guests::{example, guest, guests, python_guest};
 pub use healthy::{Fate, play, play_with};

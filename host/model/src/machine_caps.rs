@@ -13,6 +13,11 @@ pub struct MachineCaps {
     pub workers_per_tenant: Option<u32>,
     /// The most memory of all jobs together: the sum of the memory budgets of their workers.
     pub memory: Option<ByteSize>,
+    /// The percentage `r` of the machine that is reserved for new tenants: while `n` tenants have jobs, `(r/100)^n` of it stays
+    /// free. A reservation of less than one worker is dropped. At most 99.
+    pub newcomers_percent: u32,
+    /// The weight of the job's tenant: it gets a share of the machine in proportion. 0 counts as 1.
+    pub tenant_weight: u32,
     /// The most room on its disk that the work of an agent (`sandmill node`) may take.
     pub node_disk: Option<ByteSize>,
     /// How much room an agent leaves free on its disks.

@@ -1,12 +1,13 @@
 //! Starts workers if the machine has slots for them (see `machine_slots`).
 
 use crate::machine_slots::{MachineSlots, SlotLease};
-use crate::model::{WorkerId, os_error};
+use crate::model::{WorkerId, count_u32, os_error};
 use crate::perf::Monitor;
 use crate::pool::Pool;
 use crate::protocol::WorkerSetup;
 use std::collections::HashMap;
 use std::io;
+use std::time::Duration;
 
 /// The result of starting a worker process.
 #[derive(Debug)]
@@ -27,7 +28,16 @@ pub(super) struct Admission {
     taken: HashMap<WorkerId, SlotLease>,
     /// Whether a worker of this round found no slot.
     is_full: bool,
+    /// When to look next whether slots belong to other jobs, as time since the job began here.
+    look_at: Duration,
+    /// When the job last asked for more workers.
+    asked_at: Duration,
 }
+
+/// How often a job looks whether its slots belong to other jobs.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a job that asked for more workers still wants them. It asks again much more often.
+const WANT_TIME: Duration = Duration::from_secs(3);
 
 impl Admission {
     pub(super) fn new(slots: Option<MachineSlots>) -> Self {
@@ -41,9 +51,31 @@ impl Admission {
 
     /// Begins a new round of starts. Once a worker finds no slot, no later worker of the same round
     /// gets one. The numbers of these workers are used again, so no worker with a higher number may
-    /// run.
-    pub(super) fn begin_round(&mut self) {
+    /// run. `starts`: the workers that this round starts. `now`: the time since the job began here.
+    pub(super) fn begin_round(&mut self, starts: usize, now: Duration) {
         self.is_full = false;
+        if let Some(slots) = self.slots.as_mut().filter(|_| starts > 0) {
+            slots.want(count_u32(self.taken.len() + starts));
+            self.asked_at = now;
+        }
+    }
+
+    /// When [`Self::beyond_share`] is due, as time since the job began here. `None` without caps.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        self.slots.is_some().then_some(self.look_at)
+    }
+
+    /// How many workers the job has that belong to other jobs, if it is time to look. `now`: the time since the job began here.
+    ///
+    /// # Errors
+    /// If the slots cannot be counted.
+    pub(super) fn beyond_share(&mut self, now: Duration) -> io::Result<u32> {
+        let Some(slots) = self.slots.as_mut().filter(|_| now >= self.look_at) else { return Ok(0) };
+        self.look_at = now + LOOK_INTERVAL;
+        if now > self.asked_at + WANT_TIME {
+            slots.want(count_u32(self.taken.len()));
+        }
+        slots.beyond_share()
     }
 
     /// Starts a worker process, if there is a slot for it.
@@ -80,7 +112,7 @@ impl Admission {
 
     /// Leases a slot for a worker. Returns whether the worker may start.
     fn lease_slot(&mut self, worker: WorkerId) -> io::Result<bool> {
-        let Some(slots) = &self.slots else { return Ok(true) };
+        let Some(slots) = &mut self.slots else { return Ok(true) };
         let slot = if self.is_full { None } else { slots.lease()? };
         self.is_full = slot.is_none();
         if let Some(slot) = slot {
@@ -89,8 +121,10 @@ impl Admission {
         Ok(!self.is_full)
     }
 
-    /// Frees the slot of a worker that is gone.
+    /// Frees the slot of a worker that is gone. The job soon looks whether the slot belongs to another job.
     pub(super) fn release(&mut self, worker: WorkerId) {
-        self.taken.remove(&worker);
+        if self.taken.remove(&worker).is_some() {
+            self.look_at = Duration::ZERO;
+        }
     }
 }

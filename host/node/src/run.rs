@@ -415,7 +415,13 @@ impl RunningJob {
         for (worker, model_call) in model_calls {
             self.machine.handle(NodeMessage::Inferring(worker, model_call), now);
         }
-        self.handle(NodeMessage::Tick, Vec::new())
+        let mut reported = Vec::new();
+        // If the slots cannot be counted, the next worker that is to start reports it.
+        let beyond = self.admission.beyond_share(now).unwrap_or(0);
+        if beyond > 0 {
+            reported = self.handle(NodeMessage::BeyondShare(beyond), reported);
+        }
+        self.handle(NodeMessage::Tick, reported)
     }
 
     /// Works for another leader of the job from now on. Returns the attempts that workers have.
@@ -439,7 +445,10 @@ impl RunningJob {
         mut reported: Vec<NodeReport>,
     ) -> Vec<NodeReport> {
         let mut inbox = VecDeque::new();
-        self.admission.begin_round();
+        let is_start =
+            |output: &&NodeOutput| matches!(output, NodeOutput::Do(NodeAction::Spawn(..)));
+        let starts = outputs.iter().filter(is_start).count();
+        self.admission.begin_round(starts, self.start.elapsed());
         self.follow(outputs, &mut reported, &mut inbox);
         while let Some(message) = inbox.pop_front() {
             let outputs = self.machine.handle(message, self.start.elapsed());
@@ -530,7 +539,8 @@ impl RunningJob {
 
     /// When [`tick`](Self::tick) is due, as time since the job began here. `None` if nothing is due.
     pub fn next_deadline(&self) -> Option<Duration> {
-        self.machine.next_deadline()
+        let deadlines = [self.machine.next_deadline(), self.admission.next_look()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Returns how long the leader, or a node on another machine, should pause now. `None` if no worker has reported

@@ -261,7 +261,7 @@ pub(super) fn files_to_read(history: &History, paths: &ReportPaths) -> Vec<Strin
 }
 
 /// What to change, for each failure and for the end of the job.
-pub(super) fn advice_lines(history: &History, paths: &ReportPaths) -> Vec<String> {
+pub fn advice_lines(history: &History, paths: &ReportPaths) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !lines.contains(&line) {

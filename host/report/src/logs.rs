@@ -238,6 +238,43 @@ fn print_logged(
     to: Timestamp,
     out: &mut dyn Write,
 ) -> io::Result<()> {
+    each_logged(logs, worker, (from, to), &mut |line| writeln!(out, "  | {line}"))
+}
+
+/// The lines that a worker's entry script logged in a span of time, at most so many, and whether there are more. Control
+/// characters are escaped.
+///
+/// # Errors
+/// If a file cannot be read.
+pub fn logged_lines(
+    logs: impl Into<LogFolders>,
+    worker: &str,
+    span: (Timestamp, Timestamp),
+    most: usize,
+) -> io::Result<(Vec<String>, bool)> {
+    let mut lines = Vec::new();
+    let read = each_logged(&logs.into(), worker, span, &mut |line| {
+        if lines.len() >= most {
+            // The rest of the files is not read.
+            return Err(ErrorKind::Interrupted.into());
+        }
+        lines.push(line.to_owned());
+        Ok(())
+    });
+    match read {
+        Ok(()) => Ok((lines, false)),
+        Err(error) if error.kind() == ErrorKind::Interrupted => Ok((lines, true)),
+        Err(error) => Err(error),
+    }
+}
+
+/// Passes each line that a worker's entry script logged in a span of time to `visit`.
+fn each_logged(
+    logs: &LogFolders,
+    worker: &str,
+    (from, to): (Timestamp, Timestamp),
+    visit: &mut dyn FnMut(&str) -> io::Result<()>,
+) -> io::Result<()> {
     let slack = SignedDuration::from_millis(2);
     let from = from.checked_sub(slack).unwrap_or(from);
     let to = to.checked_add(slack).unwrap_or(to);
@@ -250,7 +287,7 @@ fn print_logged(
             if let Some(time) = time {
                 is_in_span = (from..=to).contains(&time);
             }
-            if is_in_span { writeln!(out, "  | {line}") } else { Ok(()) }
+            if is_in_span { visit(line) } else { Ok(()) }
         })?;
     }
     Ok(())

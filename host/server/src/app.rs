@@ -1,6 +1,6 @@
 //! What all requests share.
 
-use crate::auth::Rates;
+use crate::auth::{Rates, Sessions};
 use crate::folders::StateFolder;
 use crate::jobs::{JobProcesses, JobViews, KeeperHandle};
 use crate::names::{TenantName, TokenId};
@@ -32,6 +32,7 @@ pub(crate) struct Server {
     /// The processes that look at job files at the same time.
     pub(crate) looks: Arc<Semaphore>,
     pub(crate) streams: Streams,
+    pub(crate) sessions: Sessions,
     request_rates: Mutex<HashMap<TenantName, (Option<u32>, Instant)>>,
     is_ending: AtomicBool,
 }
@@ -53,6 +54,7 @@ impl Server {
             uses: TokenUses::default(),
             looks: Arc::new(Semaphore::new(MOST_LOOKS)),
             streams: Streams::default(),
+            sessions: Sessions::default(),
             request_rates: Mutex::default(),
             is_ending: AtomicBool::new(false),
         }

@@ -32,6 +32,12 @@ pub enum ServeError {
         /// Why.
         error: io::Error,
     },
+    /// Other machines could reach the portal of a job, which asks for no token.
+    #[error(
+        "cannot listen at {0}: the portal of a job has no sign-in, so only this machine may reach it; give a loopback address, as \
+         in --listen 127.0.0.1:8471"
+    )]
+    NotLoopback(SocketAddr),
     /// The server failed.
     #[error("the server stops: {0}")]
     Failed(io::Error),

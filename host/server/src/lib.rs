@@ -9,7 +9,8 @@
 //! - `auth`: the secrets of callers, and how often they may call;
 //! - `api`: the routes; `app`: what all requests share; `problem`: the answers to requests that fail;
 //! - `uploads`: files that are being received;
-//! - `serve`: the server as a whole.
+//! - `portal`: pages for browsers, over the functions of `api`; also of one job, without a server;
+//! - `router`: the routes of both; `serve`: the server as a whole.
 //!
 //! A stranger's job file and entry script are never parsed in the server's process. A process with a wall looks at the job file
 //! when it is submitted; the process that then runs the job reads it, too, and has no wall. The workers' walls enclose the entry
@@ -23,7 +24,9 @@ mod folders;
 mod jobs;
 mod names;
 mod options;
+mod portal;
 mod problem;
+mod router;
 mod serve;
 mod state;
 mod uploads;
@@ -33,6 +36,7 @@ pub use folders::StateFolder;
 pub use jobs::{LOOK_COMMAND, LookAnswer, LookQuestion};
 pub use names::{JobId, TenantName};
 pub use options::ServeOptions;
+pub use portal::{PortalOptions, portal_routes, serve_job};
 pub use problem::{JobFileError, ProblemBody};
 pub use serve::{Listening, openapi_text, serve};
 pub use state::WorkerNeeds;

@@ -3,7 +3,7 @@
 use crate::names::{NotAJobId, NotATenantName, NotATokenId, TENANT_NAME_EXPECTED};
 use crate::state::{Scope, StateError};
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{FormRejection, JsonRejection, PathRejection, QueryRejection};
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -65,6 +65,37 @@ impl Problem {
         detail: impl Into<String>,
     ) -> Self {
         Self { status, kind, title, detail: detail.into(), errors: Vec::new(), headers: Vec::new() }
+    }
+
+    /// The status of the answer.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The kind in words.
+    pub(crate) fn title(&self) -> &'static str {
+        self.title
+    }
+
+    /// What was wrong, what is allowed, and what to do next.
+    pub(crate) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The errors in a job file.
+    pub(crate) fn errors(&self) -> &[JobFileError] {
+        &self.errors
+    }
+
+    /// The headers of the answer.
+    pub(crate) fn headers(&self) -> &[(HeaderName, HeaderValue)] {
+        &self.headers
+    }
+
+    /// The request does not come from a form of the server's own pages.
+    pub(crate) fn forged() -> Self {
+        let detail = "the form is not from this session: go back, load the page again, and send it once more";
+        Self::new(StatusCode::FORBIDDEN, "forged", "The form is not from this session", detail)
     }
 
     /// The request is not as documented.
@@ -252,6 +283,17 @@ impl From<JsonRejection> for Problem {
             StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(detail),
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::media_type(detail),
             StatusCode::UNPROCESSABLE_ENTITY => Self::invalid(detail),
+            _ => Self::bad_request(detail),
+        }
+    }
+}
+
+impl From<FormRejection> for Problem {
+    fn from(rejection: FormRejection) -> Self {
+        let detail = rejection.body_text();
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(detail),
+            StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::media_type(detail),
             _ => Self::bad_request(detail),
         }
     }

@@ -1,6 +1,6 @@
 //! Starts and ends a server.
 
-use crate::api::{openapi, router};
+use crate::api::openapi;
 use crate::app::Server;
 use crate::auth::new_secret;
 use crate::error::ServeError;
@@ -8,6 +8,7 @@ use crate::folders::StateFolder;
 use crate::jobs::{JobProcesses, JobViews, Keeper};
 use crate::names::{JobId, now};
 use crate::options::ServeOptions;
+use crate::router::router;
 use crate::state::{AuditEntry, Scope, ServerState, SqliteState, TokenRecord};
 use axum::serve::ListenerExt;
 use rustix::fs::{FlockOperation, flock};

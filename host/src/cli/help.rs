@@ -16,6 +16,8 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
         "server.md",
     ),
     #[cfg(feature = "server")]
+    ("portal", "sandmill portal nightly", "server.md"),
+    #[cfg(feature = "server")]
     (
         "submit",
         "sandmill submit job.yaml --component score.wasm --server https://jobs.example:8470",

@@ -44,6 +44,8 @@ mod palette;
 mod plan;
 mod plan_shown;
 mod policy;
+#[cfg(feature = "server")]
+mod portal;
 mod python;
 mod registry;
 #[cfg(feature = "server")]
@@ -113,6 +115,12 @@ enum Command {
     /// On SIGTERM or Ctrl-C, it finishes its requests and ends. Jobs that run go on, and the next server finds them.
     #[cfg(feature = "server")]
     Serve(serve::ServeArguments),
+    /// Shows a job to browsers of this machine, until a signal ends it.
+    ///
+    /// The pages show a finished or running job directory, and change nothing. They need no sign-in: all users of this
+    /// machine can read them meanwhile.
+    #[cfg(feature = "server")]
+    Portal(portal::PortalArguments),
     /// Submits a job to a server, and prints its id.
     #[cfg(feature = "server")]
     Submit(remote::SubmitArguments),
@@ -323,6 +331,8 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Node(arguments) => node::node(&arguments),
         #[cfg(feature = "server")]
         Command::Serve(arguments) => serve::serve(&arguments),
+        #[cfg(feature = "server")]
+        Command::Portal(arguments) => portal::portal(&arguments),
         // `on_server` has run them.
         #[cfg(feature = "server")]
         Command::Submit(_) | Command::Pause { .. } => Ok(Exit::Completed),

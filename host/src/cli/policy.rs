@@ -8,6 +8,7 @@ use crate::spec::OperatorPolicy;
 use anyhow::anyhow;
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// The variable that names the policy file.
@@ -31,12 +32,20 @@ pub(super) struct TenantArgument {
     /// choose another one.
     #[arg(long, value_name = "NAME")]
     tenant: Option<String>,
+    /// The weight of the tenant. A tenant of weight 3 gets three times as much of the machine (machine, in the policy) as a tenant
+    /// of weight 1.
+    #[arg(long, value_name = "N", requires = "tenant")]
+    weight: Option<NonZeroU32>,
 }
 
 impl TenantArgument {
     /// Reads the policy for this tenant, if one is given.
     pub(super) fn policy(&self, policy: &PolicyArgument) -> Result<OperatorPolicy, Problem> {
-        policy.load_for(self.tenant.as_deref())
+        let loaded = policy.load_for(self.tenant.as_deref())?;
+        Ok(match self.weight {
+            Some(weight) => loaded.with_weight(weight),
+            None => loaded,
+        })
     }
 }
 

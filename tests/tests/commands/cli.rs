@@ -29,6 +29,7 @@ fn version_and_help() {
       resume       Resumes a job that was interrupted, failed or was cancelled
       node         Runs workers of jobs of other machines, until a signal ends it
       serve        Runs the jobs of many tenants, and answers requests over HTTP, until a signal ends it
+      portal       Shows a job to browsers of this machine, until a signal ends it
       submit       Submits a job to a server, and prints its id
       pause        Pauses a job of a server: it finishes its running mini-batches, and waits until it is
                    resumed

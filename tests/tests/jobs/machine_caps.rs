@@ -143,3 +143,23 @@ fn jobs_share_the_memory_cap() {
     first.kill_leader();
     first.wait().exits_with(-9);
 }
+
+/// A job that has the whole machine gives a part of it to another tenant's job when its mini-batches end. It loses no work, and
+/// gets the slots back afterwards.
+#[test]
+fn tenants_share_the_machine_at_the_borders_of_mini_batches() {
+    let machine = CappedMachine::new("workers: 2");
+    let long = job_of("writes_files", 60, 2).yaml("arguments: [--nap, '100']\ntenant: ada");
+    let mut first = machine.start(long);
+    first.until("two workers", |first| workers(first) == 2);
+    let second = machine.start(job(400, 2).yaml("tenant: bob"));
+    let ran = second.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 400);
+    assert!(!first.has_ended(), "the second job did not wait for the end of the first one");
+    first.until("two workers again", |first| workers(first) == 2);
+    let ran = first.wait();
+    ran.exits_with(0);
+    assert_eq!(ran.output().lines().count(), 60);
+    ran.says("fewer than 2 workers run");
+}

@@ -87,3 +87,30 @@ fn jobs_wait_in_the_order_of_their_priorities() {
     };
     assert!(began(&high) < began(&low));
 }
+
+/// A tenant whose jobs fill the server and all workers keeps no other tenant waiting.
+#[test]
+fn a_tenant_that_fills_the_server_leaves_room_for_others() {
+    let slots = tempfile::tempdir().unwrap();
+    let slots_folder = slots.path().join("slots");
+    let server = JobServer::start(&format!(
+        "machine: {{ workers: 2, directory: '{}' }}",
+        slots_folder.display()
+    ));
+    let ada = server.tenant("ada", &json!({}));
+    let bob = server.tenant("bob", &json!({}));
+    let jobs: Vec<String> = (0..5).map(|_| slow_job(&server, &ada)).collect();
+    server.wait(&ada, &jobs[0], |job| job["counts"]["succeeded"].as_u64() > Some(0));
+    server.file("bob", "one.txt", "1");
+    let component = server.upload(&bob, &guest("echo_files"));
+    let id = server.submit(&bob, &server.job_file("bob", ""), &component);
+    server.wait_for(&bob, &id, "completed");
+    let first = server.get(&ada, &format!("/v1/jobs/{}", jobs[0])).has(200).json();
+    assert_eq!(first["phase"], "running", "{first:#}");
+    for job in &jobs {
+        server.post(&ada, &format!("/v1/jobs/{job}/cancel"), &json!({"at_once": true})).has(200);
+    }
+    for job in &jobs {
+        server.wait_for(&ada, job, "cancelled");
+    }
+}

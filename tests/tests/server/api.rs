@@ -39,7 +39,7 @@ fn every_wrong_request_gets_a_problem() {
     let token = ("authorization", bearer.as_str());
     let cases: [(&str, &str, Headers, &str, u16); 16] = [
         ("GET", "/v1/nothing", &[token], "", 404),
-        ("GET", "/", &[], "", 404),
+        ("GET", "/nothing", &[], "", 404),
         ("DELETE", "/v1/jobs", &[token], "", 405),
         ("GET", "/v1/jobs?limit=0", &[token], "", 400),
         ("GET", "/v1/jobs?limit=ten", &[token], "", 400),

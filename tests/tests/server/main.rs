@@ -7,5 +7,8 @@ mod actions;
 mod api;
 mod isolation;
 mod lost;
+mod portal;
+mod portal_guards;
+mod portal_job;
 mod submits;
 mod usage;

@@ -27,6 +27,8 @@ pub(super) enum MachineMessage {
     /// A worker process was not started, because other jobs use everything that the machine gives to jobs.
     /// The next worker gets its number. All later starts in the same round of actions get the same answer.
     NoRoom(WorkerId),
+    /// The job has so many workers more than its share of the machine.
+    BeyondShare(u32),
     /// A worker has an instance whose `init` has succeeded.
     Ready(WorkerId, CallStats),
     /// A worker's instance broke, and the worker is making a new one.
@@ -132,6 +134,7 @@ impl From<MachineMessage> for Addressed {
             MachineMessage::Spawned(id, pid) => Self::Node(NodeMessage::Spawned(id, pid)),
             MachineMessage::SpawnFailed(id, text) => Self::Node(NodeMessage::SpawnFailed(id, text)),
             MachineMessage::NoRoom(id) => Self::Node(NodeMessage::NoRoom(id)),
+            MachineMessage::BeyondShare(workers) => Self::Node(NodeMessage::BeyondShare(workers)),
             MachineMessage::Ready(id, stats) => Self::Node(NodeMessage::Ready(id, stats)),
             MachineMessage::Restarting(id) => Self::Node(NodeMessage::Restarting(id)),
             MachineMessage::InitFailed(id, failure) => {

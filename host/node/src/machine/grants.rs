@@ -135,6 +135,8 @@ impl NodeMachine {
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
         let drops_next = worker.drops_next;
+        let retires = worker.retires;
+        let has_retired = retires && worker.held.is_empty();
         let failure = report.outcome.as_ref().err();
         let failed_with = |kind| failure.is_some_and(|failure| failure.kind == kind);
         let gpu_is_broken = failed_with(FailureKind::DeviceOutOfMemory);
@@ -145,13 +147,13 @@ impl NodeMachine {
         // The caller measures what the attempt used.
         let usage = AttemptUsage::default();
         self.report(NodeNews::Finished { worker: id, age, has_run, usage, report });
-        match (self.is_ending, drops_next) {
+        match (self.is_ending || has_retired, drops_next) {
             // If the disk is full, the leader ends the job immediately.
             _ if disk_is_full => {}
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
             (false, _) if awaits_decision && !gpu_is_broken => {
-                self.waiting.insert(id, !restarts_slowly && !held.has_objects);
+                self.waiting.insert(id, !restarts_slowly && !held.has_objects && !retires);
             }
             (false, _) => {}
         }
@@ -178,7 +180,7 @@ impl NodeMachine {
     }
 
     /// Takes back an attempt that its worker does not have yet.
-    fn withdraw(&mut self, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
+    pub(super) fn withdraw(&mut self, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
         if let Some(live) = self.workers.get_mut(&worker)
             && live.remove_awaiting((id, attempt), self.now)
         {

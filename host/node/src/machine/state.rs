@@ -95,6 +95,7 @@ impl NodeMachine {
             NodeMessage::Overrun(worker, failure) => self.on_overrun(worker, failure),
             NodeMessage::Exited(worker, exit) => self.on_exited(worker, &exit),
             NodeMessage::GpuFree(worker) => self.on_gpu_free(worker),
+            NodeMessage::BeyondShare(workers) => self.retire_beyond_share(workers),
             NodeMessage::Full(is_full) => self.is_full = is_full,
             NodeMessage::Inferring(worker, words) => self.on_inferring(worker, words),
             // Deadlines are checked only here: if the node was held up, the messages that have arrived

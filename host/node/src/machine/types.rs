@@ -34,6 +34,8 @@ pub enum NodeMessage {
     Exited(WorkerId, WorkerExit),
     /// The GPU of a worker that exited earlier is free now.
     GpuFree(WorkerId),
+    /// The job has so many workers more than its share of the machine. They end at the borders of mini-batches.
+    BeyondShare(u32),
     /// From now on, the machine's disk has no room for more attempts, or it has room again. What workers have goes on.
     Full(bool),
     /// A worker's current model call, in words that continue "the worker was". Comes right before

@@ -92,6 +92,8 @@ pub(super) struct LiveWorker {
     /// Whether the worker has received mini-batches that must no longer run. If so, we kill the
     /// worker after its running mini-batch, and do not ask it to end.
     pub(super) drops_next: bool,
+    /// Whether it ends after the mini-batches that it has, because its place on the machine belongs to another job.
+    pub(super) retires: bool,
     /// Whether its `init` has ever succeeded.
     pub(super) has_initialized: bool,
     /// Whether the worker may report a broken instance: once after each attempt. Otherwise a compromised
@@ -114,6 +116,7 @@ impl LiveWorker {
             pace_target: 1,
             start_took: Duration::ZERO,
             drops_next: false,
+            retires: false,
             has_initialized: false,
             may_restart: false,
             strays: 0,
@@ -157,8 +160,9 @@ impl LiveWorker {
         self.is_working() && self.held.len() <= policy.most as usize
     }
 
+    /// Whether it works, and will go on with the next mini-batch.
     fn is_working(&self) -> bool {
-        matches!(self.activity, Activity::Loading(_) | Activity::Running(_))
+        matches!(self.activity, Activity::Loading(_) | Activity::Running(_)) && !self.retires
     }
 
     /// Whether it waits for the objects of its first attempt.
@@ -207,6 +211,11 @@ impl LiveWorker {
 
     pub(super) fn is_free(&self) -> bool {
         self.activity == Activity::Idle && self.held.is_empty()
+    }
+
+    /// Whether it takes no more mini-batches.
+    pub(super) fn is_leaving(&self) -> bool {
+        matches!(self.activity, Activity::ShuttingDown(_) | Activity::Doomed(_)) || self.retires
     }
 
     pub(super) fn is_doomed(&self) -> bool {

@@ -4,6 +4,7 @@ use super::worker::{Activity, LiveWorker};
 use super::{NodeAction, NodeMachine};
 use crate::model::{Failure, FailureKind, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, OtherWorkers};
+use std::cmp::Reverse;
 
 impl NodeMachine {
     /// Starts workers until there are as many as wanted. There are fewer only if the job is ending, if `init`
@@ -188,6 +189,54 @@ impl NodeMachine {
                 }
                 Activity::ShuttingDown(_) | Activity::Doomed(_) => {}
             }
+        }
+    }
+
+    /// Lets so many workers end, with those that end already. Those without a mini-batch come first. The others finish the few
+    /// mini-batches that they have, and get no more.
+    pub(super) fn retire_beyond_share(&mut self, workers: u32) {
+        let leaving = self.workers.values().filter(|worker| worker.is_leaving()).count();
+        let more = (workers as usize).saturating_sub(leaving);
+        // A worker that waits for a decision of the leader will have one soon.
+        let may_end = |(id, worker): &(&WorkerId, &LiveWorker)| {
+            !worker.is_leaving() && !self.waiting.contains_key(id)
+        };
+        let mut ending: Vec<(WorkerId, Activity)> = self
+            .workers
+            .iter()
+            .filter(may_end)
+            .map(|(id, worker)| (*id, worker.activity))
+            .collect();
+        ending.sort_by_key(|(id, activity)| {
+            let cost = match activity {
+                Activity::Idle => 0,
+                Activity::Starting(_) => 1,
+                _ => 2,
+            };
+            (cost, Reverse(*id))
+        });
+        for (id, activity) in ending.into_iter().take(more) {
+            match activity {
+                Activity::Idle => self.shut_down(id),
+                // Its `init` would have to run again later, whether it ends now or when it has finished.
+                Activity::Starting(_) => self.kill_and_return(id),
+                _ => self.retire_after_work(id),
+            }
+        }
+    }
+
+    /// Lets a worker end after the mini-batches that it has. Those whose objects are still being fetched go back to the leader.
+    fn retire_after_work(&mut self, id: WorkerId) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        worker.retires = true;
+        let awaiting = worker.held.iter().filter(|held| held.awaits_objects);
+        let awaiting: Vec<_> = awaiting.map(|held| (held.id, held.attempt)).collect();
+        awaiting.iter().for_each(|attempt| self.withdraw(id, *attempt));
+        if !awaiting.is_empty() {
+            self.report(NodeNews::Returned(awaiting));
+        }
+        if self.workers.get(&id).is_some_and(|worker| worker.activity == Activity::Idle) {
+            self.shut_down(id);
         }
     }
 

@@ -1,12 +1,14 @@
 //! The slots for workers on the machine. Each slot has a file, locked by the job that has the slot.
 
 use super::folder::{SlotsError, SlotsFolder, lock};
+use super::turns::{JobTurn, JobTurns};
 use crate::files::lock_holders;
-use crate::model::{ByteSize, MachineCaps};
+use crate::model::{ByteSize, MachineCaps, count_u32};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::Arc;
 
 /// The beginning of the name of a slot's file.
 const FILE_PREFIX: &str = "worker-";
@@ -22,11 +24,22 @@ pub struct MachineSlots {
     share: ByteSize,
     /// The tenant for whom the job runs.
     tenant: String,
+    /// The turns of the job, once it has asked for a slot.
+    turns: Option<JobTurns>,
+    /// How many workers the job can use.
+    wanted: u32,
+    /// One for each slot that the job has, and one more.
+    taken: Arc<()>,
 }
 
 /// A worker's slot on the machine. It is free again when this is dropped, or when the process ends.
 #[derive(Debug)]
-pub struct SlotLease(#[expect(dead_code, reason = "holds the lock")] File);
+pub struct SlotLease {
+    #[expect(dead_code, reason = "holds the lock")]
+    lock: File,
+    #[expect(dead_code, reason = "counts")]
+    taken: Arc<()>,
+}
 
 impl MachineSlots {
     /// Opens the folder with the files of slots. Creates the folder if it is missing. `share` is the memory
@@ -53,15 +66,68 @@ impl MachineSlots {
             )));
         }
         let folder = SlotsFolder::open(caps)?;
-        Ok(Some(Self { folder, caps: caps.clone(), share, tenant: tenant.to_owned() }))
+        Ok(Some(Self {
+            folder,
+            caps: caps.clone(),
+            share,
+            tenant: tenant.to_owned(),
+            turns: None,
+            wanted: 0,
+            taken: Arc::default(),
+        }))
     }
 
-    /// Leases a slot for one worker. `None` if none is left. Never waits for long.
+    /// The slots that the job has.
+    fn taken(&self) -> u32 {
+        count_u32(Arc::strong_count(&self.taken) - 1)
+    }
+
+    /// From now on, the job can use this many workers, with those that it has.
+    pub fn want(&mut self, workers: u32) {
+        self.wanted = workers;
+    }
+
+    /// How many of its slots the job must give back, because they belong to other jobs by their tenants' shares. Also counts
+    /// what the job has used. Never waits for long.
     ///
     /// # Errors
     /// If the folder cannot be used.
-    pub fn lease(&self) -> io::Result<Option<SlotLease>> {
+    pub fn beyond_share(&mut self) -> io::Result<u32> {
+        if self.turns.is_none() {
+            return Ok(0);
+        }
+        let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(0) };
+        let taken = self.taken();
+        let turn = self.settle(taken, self.wanted.max(taken))?;
+        Ok(turn
+            .map_or(0, |turn| u64::from(taken).saturating_sub(turn.shall_have))
+            .try_into()
+            .unwrap_or(u32::MAX))
+    }
+
+    /// Divides the machine anew. The caller holds the gate.
+    fn settle(&mut self, has: u32, wants: u32) -> io::Result<Option<JobTurn>> {
+        let turns = match &mut self.turns {
+            Some(turns) => turns,
+            none => {
+                none.insert(JobTurns::enter(&self.folder, &self.caps, self.share.0, &self.tenant)?)
+            }
+        };
+        turns.settle(&self.folder, has.into(), wants.into())
+    }
+
+    /// Leases a slot for one worker. `None` if none is left, or if those that are left belong to other jobs. Never waits for
+    /// long.
+    ///
+    /// # Errors
+    /// If the folder cannot be used.
+    pub fn lease(&mut self) -> io::Result<Option<SlotLease>> {
         let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(None) };
+        let taken = self.taken();
+        let turn = self.settle(taken, self.wanted.max(taken.saturating_add(1)))?;
+        if turn.is_some_and(|turn| turn.may_have <= u64::from(taken)) {
+            return Ok(None);
+        }
         let counted = self.count()?;
         let too_many = self.caps.workers.is_some_and(|most| counted.workers >= most)
             || self.caps.workers_per_tenant.is_some_and(|most| counted.of_tenant >= most);
@@ -75,7 +141,7 @@ impl MachineSlots {
         }
         file.set_len(0)?;
         file.write_all(format!("{} {}", self.share.0, self.tenant).as_bytes())?;
-        Ok(Some(SlotLease(file)))
+        Ok(Some(SlotLease { lock: file, taken: self.taken.clone() }))
     }
 
     /// Counts the slots that are taken.
@@ -195,33 +261,37 @@ mod tests {
     #[test]
     fn jobs_share_the_worker_limit_of_a_machine() {
         let machine = SlotsFixture::new();
-        let one = machine.job(Some(2), None, 1);
-        let other = machine.job(Some(2), None, 1);
+        let mut one = machine.job(Some(2), None, 1);
+        let mut other = machine.job(Some(2), None, 1);
         let first = one.lease().unwrap().expect("a slot");
         let second = other.lease().unwrap().expect("a slot");
         assert!(one.lease().unwrap().is_none());
         assert!(other.lease().unwrap().is_none());
         assert_eq!(holders(&machine.caps(Some(2), None)).unwrap(), [(std::process::id(), 2)]);
         drop(first);
+        one.want(0);
+        assert_eq!(one.beyond_share().unwrap(), 0);
         let third = other.lease().unwrap().expect("a slot that was given back");
         assert!(one.lease().unwrap().is_none());
         drop((second, third));
+        other.want(0);
+        assert_eq!(other.beyond_share().unwrap(), 0);
         assert!(one.lease().unwrap().is_some());
     }
 
     #[test]
     fn jobs_share_the_memory_limit_of_a_machine() {
         let machine = SlotsFixture::new();
-        let small = machine.job(None, Some(100), 30);
-        let large = machine.job(None, Some(100), 60);
+        let mut small = machine.job(None, Some(100), 30);
+        let mut large = machine.job(None, Some(100), 60);
         let first = large.lease().unwrap().expect("60 of 100");
         let _second = small.lease().unwrap().expect("90 of 100");
         assert!(small.lease().unwrap().is_none(), "120 of 100");
         assert!(large.lease().unwrap().is_none(), "150 of 100");
-        drop(first);
+        drop((first, large));
         let _third = small.lease().unwrap().expect("60 of 100");
         let _fourth = small.lease().unwrap().expect("90 of 100");
-        assert!(large.lease().unwrap().is_none(), "150 of 100");
+        assert!(machine.job(None, Some(100), 60).lease().unwrap().is_none(), "150 of 100");
     }
 
     /// The jobs of one tenant leave room for the jobs of other tenants.
@@ -230,19 +300,73 @@ mod tests {
         let machine = SlotsFixture::new();
         let caps = MachineCaps { workers_per_tenant: Some(2), ..machine.caps(Some(3), None) };
         let job = |tenant| MachineSlots::open(&caps, ByteSize(MB), tenant).unwrap().unwrap();
-        let one = job("a");
-        let again = job("a");
-        let other = job("a b");
+        let mut one = job("a");
+        let mut again = job("a");
+        let mut other = job("a b");
         let first = one.lease().unwrap().expect("a slot");
         let _second = again.lease().unwrap().expect("a slot");
         assert!(one.lease().unwrap().is_none() && again.lease().unwrap().is_none());
         let _third = other.lease().unwrap().expect("the slot that is left for others");
-        drop(first);
-        assert!(again.lease().unwrap().is_some());
+        drop((first, one));
+        let _fourth = again.lease().unwrap().expect("the slot of the job that has ended");
         // A slot without a readable tenant may belong to any tenant.
-        let _fourth = one.lease().unwrap().expect("a slot");
         std::fs::write(machine.0.path().join("turns/worker-2"), "1").unwrap();
         assert!(other.lease().unwrap().is_none());
+    }
+
+    /// A job that has the whole machine gives back what belongs to other tenants, by their weights.
+    #[test]
+    fn tenants_get_their_shares() {
+        let machine = SlotsFixture::new();
+        let job = |tenant, tenant_weight| {
+            let caps = MachineCaps { tenant_weight, ..machine.caps(Some(4), None) };
+            MachineSlots::open(&caps, ByteSize(MB), tenant).unwrap().unwrap()
+        };
+        let mut first = job("a", 1);
+        first.want(4);
+        let mut has: Vec<SlotLease> = (0..4).map(|_| first.lease().unwrap().unwrap()).collect();
+        assert_eq!(first.beyond_share().unwrap(), 0);
+        let mut heavy = job("b", 3);
+        heavy.want(4);
+        assert!(heavy.lease().unwrap().is_none(), "all slots are taken");
+        assert_eq!(first.beyond_share().unwrap(), 3);
+        // Its mini-batches end one after another.
+        let mut other_has = Vec::new();
+        for left in (0..3).rev() {
+            drop(has.pop());
+            assert_eq!(first.beyond_share().unwrap(), left);
+            assert!(first.lease().unwrap().is_none(), "it takes no slot that it has given back");
+            other_has.push(heavy.lease().unwrap().expect("the slot of the first job"));
+        }
+        assert!(heavy.lease().unwrap().is_none());
+        assert_eq!((first.beyond_share().unwrap(), heavy.beyond_share().unwrap()), (0, 0));
+        // The process of a job is killed: its lock and its slots are free, and others get them.
+        drop((heavy, other_has));
+        assert!(first.lease().unwrap().is_some());
+    }
+
+    /// A state that is lost or broken begins anew, with what the jobs have.
+    #[test]
+    fn jobs_enter_themselves_into_a_new_state() {
+        let machine = SlotsFixture::new();
+        let state = machine.0.path().join("turns/shares");
+        let mut one = machine.job(Some(3), None, 1);
+        one.want(2);
+        let _has = [one.lease().unwrap().unwrap(), one.lease().unwrap().unwrap()];
+        for broken in ["", "{", "{\"format\":1,\"shares\":{}}"] {
+            std::fs::write(&state, broken).unwrap();
+            let mut other = machine.job(Some(3), None, 1);
+            assert_eq!(one.beyond_share().unwrap(), 0);
+            other.want(3);
+            let _third = other.lease().unwrap().expect("the free slot");
+            assert!(other.lease().unwrap().is_none());
+        }
+        // With the state of another version, there are only slots.
+        std::fs::write(&state, "{\"format\":2}").unwrap();
+        let mut other = machine.job(Some(3), None, 1);
+        let _third = other.lease().unwrap().expect("the free slot");
+        assert!(other.lease().unwrap().is_none() && one.lease().unwrap().is_none());
+        assert_eq!(std::fs::read_to_string(&state).unwrap(), "{\"format\":2}");
     }
 
     #[test]
@@ -276,7 +400,7 @@ mod tests {
     #[test]
     fn a_slot_without_a_share_leaves_no_memory() {
         let machine = SlotsFixture::new();
-        let job = machine.job(None, Some(100), 10);
+        let mut job = machine.job(None, Some(100), 10);
         let _slot = job.lease().unwrap().expect("a slot");
         std::fs::write(machine.0.path().join("turns/worker-0"), "").unwrap();
         assert!(job.lease().unwrap().is_none());

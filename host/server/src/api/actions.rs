@@ -34,45 +34,59 @@ pub(crate) struct PriorityBody {
     priority: i32,
 }
 
-/// A change of a job: what the audit calls it, and how the record changes. An error says why the job cannot be changed.
-struct JobChange<F> {
-    action: &'static str,
-    detail: String,
-    change: F,
+/// A change of a job that a user asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobAction {
+    /// Ends the job. Its running mini-batches finish.
+    Cancel,
+    /// Ends the job with its running mini-batches.
+    CancelAtOnce,
+    /// Lets the job finish its running mini-batches, and wait.
+    Pause,
+    /// Lets the job go on.
+    Resume,
+    /// Changes the job's priority.
+    Priority(i32),
 }
 
-/// Changes a job that the caller may change.
-async fn change_job<F>(
-    server: Arc<Server>,
-    caller: Caller,
-    id: String,
-    headers: HeaderMap,
-    asked: JobChange<F>,
-) -> Result<Response, Problem>
-where
-    F: Fn(&mut JobRecord) -> Result<(), String> + Send + 'static,
-{
-    caller.must_have(Scope::WriteJobs)?;
-    blocking(move || {
-        let found = visible_job(&server, &caller, id)?;
-        let JobChange { action, detail, change } = asked;
-        let entry = caller.audit(action, Some(&found.tenant), found.id.as_str(), detail);
-        let mut refused = None;
-        let mut apply = |job: &mut JobRecord| {
-            let changed = check_version(&headers, job.version)
-                .and_then(|()| change(job).map_err(Problem::conflict));
-            refused = changed.err();
-            refused.is_none()
-        };
-        let changed = server.state.change_job(&found.id, &mut apply, Some(&entry))?;
-        if let Some(problem) = refused {
-            return Err(problem);
+impl JobAction {
+    /// What the audit calls it, and more about it.
+    fn audited(self) -> (&'static str, String) {
+        match self {
+            Self::Cancel => ("job.cancel", String::new()),
+            Self::CancelAtOnce => ("job.cancel", "at once".to_owned()),
+            Self::Pause => ("job.pause", String::new()),
+            Self::Resume => ("job.resume", String::new()),
+            Self::Priority(priority) => ("job.priority", priority.to_string()),
         }
-        let changed = changed.ok_or_else(|| Problem::not_found("job"))?;
-        server.keeper.changed(&changed.id);
-        Ok(tagged(changed.version, Json(JobBody::new(&server, &changed))))
-    })
-    .await
+    }
+
+    /// Changes the record. An error says why the job cannot be changed.
+    fn apply(self, job: &mut JobRecord) -> Result<(), String> {
+        match self {
+            Self::Cancel => {
+                has_ended(job)?;
+                job.wish = JobWish::Cancel;
+            }
+            Self::CancelAtOnce => {
+                has_ended(job)?;
+                job.wish = JobWish::CancelAtOnce;
+            }
+            Self::Pause => {
+                has_ended(job)?;
+                if matches!(job.wish, JobWish::Cancel | JobWish::CancelAtOnce) {
+                    return Err("the job is being cancelled".to_owned());
+                }
+                job.wish = JobWish::Pause;
+            }
+            Self::Resume => resume(job)?,
+            Self::Priority(priority) => {
+                has_ended(job)?;
+                job.priority = priority;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn has_ended(job: &JobRecord) -> Result<(), String> {
@@ -80,6 +94,86 @@ fn has_ended(job: &JobRecord) -> Result<(), String> {
         true => Err(format!("the job has ended: it is {}", job.phase.name())),
         false => Ok(()),
     }
+}
+
+fn resume(job: &mut JobRecord) -> Result<(), String> {
+    match (job.phase, job.wish) {
+        (JobPhase::Completed, _) => {
+            return Err("the job is completed: submit it again to run it again".to_owned());
+        }
+        (JobPhase::Queued | JobPhase::Running, JobWish::Cancel | JobWish::CancelAtOnce) => {
+            return Err("the job is being cancelled: resume it when it has ended".to_owned());
+        }
+        (JobPhase::Queued | JobPhase::Running, _) => {}
+        (JobPhase::Paused | JobPhase::Failed | JobPhase::Cancelled, _) => {
+            job.phase = JobPhase::Queued;
+            job.ended = None;
+            job.losses = 0;
+            job.reason.clear();
+        }
+    }
+    job.wish = JobWish::Run;
+    Ok(())
+}
+
+/// Changes a job. Returns it as it is then.
+///
+/// # Errors
+/// If the caller may not do this, if there is no such job, or if the job cannot be changed now.
+pub(crate) fn act(
+    server: &Server,
+    caller: &Caller,
+    id: String,
+    headers: &HeaderMap,
+    action: JobAction,
+) -> Result<JobRecord, Problem> {
+    caller.must_have(Scope::WriteJobs)?;
+    let found = visible_job(server, caller, id)?;
+    if let JobAction::Priority(priority) = action {
+        check_priority(priority)?;
+    }
+    if action == JobAction::Resume && found.phase.has_ended() {
+        may_count_again(server, &found)?;
+    }
+    let (name, detail) = action.audited();
+    let entry = caller.audit(name, Some(&found.tenant), found.id.as_str(), detail);
+    let mut refused = None;
+    let mut apply = |job: &mut JobRecord| {
+        let changed = check_version(headers, job.version)
+            .and_then(|()| action.apply(job).map_err(Problem::conflict));
+        refused = changed.err();
+        refused.is_none()
+    };
+    let changed = server.state.change_job(&found.id, &mut apply, Some(&entry))?;
+    if let Some(problem) = refused {
+        return Err(problem);
+    }
+    let changed = changed.ok_or_else(|| Problem::not_found("job"))?;
+    server.keeper.changed(&changed.id);
+    Ok(changed)
+}
+
+/// A job that has ended counts as unfinished when it is resumed.
+fn may_count_again(server: &Server, job: &JobRecord) -> Result<(), Problem> {
+    let tenant = server.state.tenant(&job.tenant)?;
+    let most = tenant.and_then(|tenant| tenant.quotas.unfinished_jobs);
+    let unfinished = server.state.unfinished_of(&job.tenant)?;
+    let is_used_up = most.is_some_and(|most| unfinished >= most);
+    (!is_used_up).then_some(()).ok_or_else(|| Problem::unfinished_jobs(unfinished))
+}
+
+async fn answer(
+    server: Arc<Server>,
+    caller: Caller,
+    id: String,
+    headers: HeaderMap,
+    action: JobAction,
+) -> Result<Response, Problem> {
+    blocking(move || {
+        let changed = act(&server, &caller, id, &headers, action)?;
+        Ok(tagged(changed.version, Json(JobBody::new(&server, &changed))))
+    })
+    .await
 }
 
 /// Cancels a job. What is committed is kept, and the job can be resumed.
@@ -106,15 +200,8 @@ pub(crate) async fn cancel_job(
         }
     };
     let at_once = body.unwrap_or_default().at_once;
-    let wish = if at_once { JobWish::CancelAtOnce } else { JobWish::Cancel };
-    let change = move |job: &mut JobRecord| {
-        has_ended(job)?;
-        job.wish = wish;
-        Ok(())
-    };
-    let detail = if at_once { "at once" } else { "" }.to_owned();
-    change_job(server, caller, id, headers, JobChange { action: "job.cancel", detail, change })
-        .await
+    let action = if at_once { JobAction::CancelAtOnce } else { JobAction::Cancel };
+    answer(server, caller, id, headers, action).await
 }
 
 /// Pauses a job: it finishes its running mini-batches, and waits until it is resumed.
@@ -132,16 +219,7 @@ pub(crate) async fn pause_job(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let change = |job: &mut JobRecord| {
-        has_ended(job)?;
-        if matches!(job.wish, JobWish::Cancel | JobWish::CancelAtOnce) {
-            return Err("the job is being cancelled".to_owned());
-        }
-        job.wish = JobWish::Pause;
-        Ok(())
-    };
-    let asked = JobChange { action: "job.pause", detail: String::new(), change };
-    change_job(server, caller, id, headers, asked).await
+    answer(server, caller, id, headers, JobAction::Pause).await
 }
 
 /// Resumes a job that was paused, has failed or was cancelled. What is committed is kept.
@@ -159,41 +237,7 @@ pub(crate) async fn resume_job(
     Path(id): Path<String>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let change = |job: &mut JobRecord| {
-        match (job.phase, job.wish) {
-            (JobPhase::Completed, _) => {
-                return Err("the job is completed: submit it again to run it again".to_owned());
-            }
-            (JobPhase::Queued | JobPhase::Running, JobWish::Cancel | JobWish::CancelAtOnce) => {
-                return Err("the job is being cancelled: resume it when it has ended".to_owned());
-            }
-            (JobPhase::Queued | JobPhase::Running, _) => {}
-            (JobPhase::Paused | JobPhase::Failed | JobPhase::Cancelled, _) => {
-                job.phase = JobPhase::Queued;
-                job.ended = None;
-                job.losses = 0;
-                job.reason.clear();
-            }
-        }
-        job.wish = JobWish::Run;
-        Ok(())
-    };
-    let asked = JobChange { action: "job.resume", detail: String::new(), change };
-    let (checked, seen_by, job) = (server.clone(), caller.clone(), id.clone());
-    blocking(move || {
-        let job = visible_job(&checked, &seen_by, job)?;
-        if !job.phase.has_ended() {
-            return Ok(());
-        }
-        // The job counts again.
-        let tenant = checked.state.tenant(&job.tenant)?;
-        let most = tenant.and_then(|tenant| tenant.quotas.unfinished_jobs);
-        let unfinished = checked.state.unfinished_of(&job.tenant)?;
-        let is_used_up = most.is_some_and(|most| unfinished >= most);
-        (!is_used_up).then_some(()).ok_or_else(|| Problem::unfinished_jobs(unfinished))
-    })
-    .await?;
-    change_job(server, caller, id, headers, asked).await
+    answer(server, caller, id, headers, JobAction::Resume).await
 }
 
 /// Changes the priority of a job.
@@ -213,12 +257,5 @@ pub(crate) async fn set_priority(
     headers: HeaderMap,
     Json(PriorityBody { priority }): Json<PriorityBody>,
 ) -> Result<Response, Problem> {
-    check_priority(priority)?;
-    let change = move |job: &mut JobRecord| {
-        has_ended(job)?;
-        job.priority = priority;
-        Ok(())
-    };
-    let asked = JobChange { action: "job.priority", detail: priority.to_string(), change };
-    change_job(server, caller, id, headers, asked).await
+    answer(server, caller, id, headers, JobAction::Priority(priority)).await
 }

@@ -19,12 +19,21 @@ pub(crate) async fn list_audit(
     caller: Caller,
     Query(asked): Query<PageAsked>,
 ) -> Result<Json<Page<AuditRecord>>, Problem> {
+    blocking(move || Ok(Json(listed_audit(&server, &caller, &asked)?))).await
+}
+
+/// A page of the audit, the latest entry first.
+///
+/// # Errors
+/// If the caller may not read it, or the query is not as documented.
+pub(crate) fn listed_audit(
+    server: &Server,
+    caller: &Caller,
+    asked: &PageAsked,
+) -> Result<Page<AuditRecord>, Problem> {
     caller.must_have(Scope::WriteTokens)?;
     let (limit, before) = (asked.limit()?, asked.after_number()?);
     let before = before.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-    blocking(move || {
-        let found = server.state.audit(caller.tenant(), before, limit)?;
-        Ok(Json(Page::new(found, limit, |entry| entry.number.to_string())))
-    })
-    .await
+    let found = server.state.audit(caller.tenant(), before, limit)?;
+    Ok(Page::new(found, limit, |entry| entry.number.to_string()))
 }

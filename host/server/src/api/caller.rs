@@ -20,6 +20,47 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// The caller that has the token with this text. Counts the request.
+    ///
+    /// # Errors
+    /// If the token does not count, or makes too many requests.
+    pub(crate) async fn with_text(server: &Arc<Server>, text: String) -> Result<Self, Problem> {
+        let id = id_in(&text).ok_or_else(Problem::wrong_token)?;
+        Self::found(server, id, move |token| matches(&text, &token.hash)).await
+    }
+
+    /// The caller that has shown the text of the token with this id before. Counts the request.
+    ///
+    /// # Errors
+    /// If the token no longer counts, or makes too many requests.
+    pub(crate) async fn with_id(server: &Arc<Server>, id: TokenId) -> Result<Self, Problem> {
+        Self::found(server, id, |_| true).await
+    }
+
+    async fn found(
+        server: &Arc<Server>,
+        id: TokenId,
+        is_known: impl Fn(&TokenRecord) -> bool,
+    ) -> Result<Self, Problem> {
+        let (token, rate) = {
+            let (server, id) = (server.clone(), id.clone());
+            let find = move || {
+                let token = server.state.token(&id)?;
+                let rate = server.rate_of(token.as_ref().and_then(|token| token.tenant.as_ref()));
+                Ok((token, rate))
+            };
+            blocking(find).await?
+        };
+        let now = now();
+        let counts = |token: &TokenRecord| is_known(token) && token.counts_at(now);
+        let token = token.filter(counts).ok_or_else(Problem::wrong_token)?;
+        // All tokens of a tenant count together: a tenant can make many.
+        let counted = token.tenant.as_ref().map_or(id.as_str(), TenantName::as_str);
+        server.rates.count(counted, rate, Instant::now()).map_err(Problem::too_often)?;
+        server.uses.note(&id, now);
+        Ok(Self { token: token.id, tenant: token.tenant, scopes: token.scopes })
+    }
+
     /// The caller's name in the audit.
     pub(crate) fn actor(&self) -> String {
         format!("token:{}", self.token)
@@ -103,23 +144,6 @@ impl FromRequestParts<Arc<Server>> for Caller {
         server: &Arc<Server>,
     ) -> Result<Self, Self::Rejection> {
         let text = bearer(parts).ok_or_else(Problem::no_token)?;
-        let id = id_in(&text).ok_or_else(Problem::wrong_token)?;
-        let (token, rate) = {
-            let (server, id) = (server.clone(), id.clone());
-            let find = move || {
-                let token = server.state.token(&id)?;
-                let rate = server.rate_of(token.as_ref().and_then(|token| token.tenant.as_ref()));
-                Ok((token, rate))
-            };
-            blocking(find).await?
-        };
-        let now = now();
-        let counts = |token: &TokenRecord| matches(&text, &token.hash) && token.counts_at(now);
-        let token = token.filter(counts).ok_or_else(Problem::wrong_token)?;
-        // All tokens of a tenant count together: a tenant can make many.
-        let counted = token.tenant.as_ref().map_or(id.as_str(), TenantName::as_str);
-        server.rates.count(counted, rate, Instant::now()).map_err(Problem::too_often)?;
-        server.uses.note(&id, now);
-        Ok(Self { token: token.id, tenant: token.tenant, scopes: token.scopes })
+        Self::with_text(server, text).await
     }
 }

@@ -32,14 +32,14 @@ const ENDINGS: [&str; 6] = [".wasm", ".wat", ".py", ".js", ".mjs", ".ts"];
 pub(crate) struct ComponentBody {
     /// The SHA-256 of its bytes, in hexadecimal.
     #[schema(value_type = String)]
-    digest: ScriptDigest,
+    pub(crate) digest: ScriptDigest,
     /// The name of its file.
-    name: String,
+    pub(crate) name: String,
     /// Its length in bytes.
-    bytes: u64,
+    pub(crate) bytes: u64,
     /// When it was uploaded first.
     #[schema(value_type = String, format = DateTime)]
-    uploaded: Timestamp,
+    pub(crate) uploaded: Timestamp,
 }
 
 impl From<ScriptRecord> for ComponentBody {
@@ -172,12 +172,12 @@ pub(crate) async fn keep(
 #[into_params(parameter_in = Query)]
 pub(crate) struct ComponentsAsked {
     /// For operators: the tenant.
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// The `next` of the page before. Leave it out for the first page.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// The most entries, 1 to 1000.
     #[param(minimum = 1, maximum = 1000, default = 50)]
-    limit: Option<u32>,
+    pub(crate) limit: Option<u32>,
 }
 
 /// Lists the uploaded entry scripts.
@@ -190,16 +190,25 @@ pub(crate) async fn list_components(
     caller: Caller,
     Query(asked): Query<ComponentsAsked>,
 ) -> Result<Json<Page<ComponentBody>>, Problem> {
+    blocking(move || Ok(Json(listed_components(&server, &caller, asked)?))).await
+}
+
+/// A page of a tenant's entry scripts.
+///
+/// # Errors
+/// If the caller may not read them, or the query is not as documented.
+pub(crate) fn listed_components(
+    server: &Server,
+    caller: &Caller,
+    asked: ComponentsAsked,
+) -> Result<Page<ComponentBody>, Problem> {
     caller.must_have(Scope::ReadJobs)?;
     let tenant = caller.acts_for(asked.tenant.map(TenantName::try_from).transpose()?)?;
     let page = PageAsked { cursor: asked.cursor, limit: asked.limit };
     let (limit, after) = (page.limit()?, page.after::<ScriptDigest>()?);
-    blocking(move || {
-        let found = server.state.scripts(&tenant, after.as_ref(), limit)?;
-        let items = found.into_iter().map(ComponentBody::from).collect();
-        Ok(Json(Page::new(items, limit, |item: &ComponentBody| item.digest.to_string())))
-    })
-    .await
+    let found = server.state.scripts(&tenant, after.as_ref(), limit)?;
+    let items = found.into_iter().map(ComponentBody::from).collect();
+    Ok(Page::new(items, limit, |item: &ComponentBody| item.digest.to_string()))
 }
 
 /// Shows an uploaded entry script.
@@ -217,13 +226,23 @@ pub(crate) async fn show_component(
     Path(digest): Path<String>,
     Query(asked): Query<ComponentsAsked>,
 ) -> Result<Json<ComponentBody>, Problem> {
+    blocking(move || Ok(Json(found_component(&server, &caller, digest, asked.tenant)?))).await
+}
+
+/// An entry script of a tenant.
+///
+/// # Errors
+/// If the caller may not read it, or the tenant has no such entry script.
+pub(crate) fn found_component(
+    server: &Server,
+    caller: &Caller,
+    digest: String,
+    tenant: Option<String>,
+) -> Result<ComponentBody, Problem> {
     caller.must_have(Scope::ReadJobs)?;
-    let tenant = caller.acts_for(asked.tenant.map(TenantName::try_from).transpose()?)?;
+    let tenant = caller.acts_for(tenant.map(TenantName::try_from).transpose()?)?;
     let digest = ScriptDigest::try_from(digest).map_err(|_| Problem::not_found("entry script"))?;
-    blocking(move || {
-        let found = server.state.script(&tenant, &digest)?;
-        let found = found.ok_or_else(|| Problem::not_found("entry script"))?;
-        Ok(Json(ComponentBody::from(found)))
-    })
-    .await
+    let found = server.state.script(&tenant, &digest)?;
+    let found = found.ok_or_else(|| Problem::not_found("entry script"))?;
+    Ok(ComponentBody::from(found))
 }

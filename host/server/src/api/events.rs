@@ -8,6 +8,7 @@ use crate::names::now;
 use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::Scope;
 use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +20,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
 
 /// How often a job is looked at.
-const INTERVAL: Duration = Duration::from_millis(500);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(500);
 /// How often something is sent if nothing changes, so that proxies keep the connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -57,12 +58,19 @@ pub(crate) async fn follow_job(
         follow(server, caller, id, (last, seen), sender).await;
         drop(open);
     });
+    Ok(event_stream(events))
+}
+
+/// An answer that sends these events.
+pub(crate) fn event_stream(events: mpsc::Receiver<Result<Event, Infallible>>) -> Response {
     let stream =
         Sse::new(ReceiverStream::new(events)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE));
     let mut response = stream.into_response();
+    let headers = response.headers_mut();
     // A proxy must not collect the events.
-    response.headers_mut().insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
 }
 
 /// A job as it was seen: the id of its event, the job as JSON, and whether it has ended.

@@ -20,23 +20,23 @@ use utoipa::ToSchema;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct FailedItemBody {
     /// The mini-batch.
-    mini_batch: u64,
+    pub(crate) mini_batch: u64,
     /// The item, for people.
-    item: String,
+    pub(crate) item: String,
     /// The file of the item.
-    file: String,
+    pub(crate) file: String,
     /// The line in the file, from 1.
-    line: Option<u64>,
+    pub(crate) line: Option<u64>,
     /// The row in the file, from 0.
-    row: Option<u64>,
+    pub(crate) row: Option<u64>,
     /// The attempt, from 1.
-    attempt: u32,
+    pub(crate) attempt: u32,
     /// The worker.
-    worker: String,
+    pub(crate) worker: String,
     /// Why it failed.
-    reason: String,
+    pub(crate) reason: String,
     /// The kind of the failure.
-    kind: String,
+    pub(crate) kind: String,
 }
 
 /// Lists the items that failed for good, in the order in which they failed.
@@ -52,16 +52,27 @@ pub(crate) async fn list_failed_items(
     Query(asked): Query<PageAsked>,
 ) -> Result<Json<Page<FailedItemBody>>, Problem> {
     caller.must_have(Scope::ReadJobs)?;
-    let (limit, from) = (asked.limit()?, asked.after_number()?);
     blocking(move || {
         let job = visible_job(&server, &caller, id)?;
         let dir = JobDir::new(server.folders.job(&job.tenant, &job.id));
-        let found = read(&dir, from, limit).map_err(|error| Problem::internal(&error))?;
-        let page = Page::new(found, limit, |(_, next)| next.to_string());
-        let items = page.items.into_iter().map(|(item, _)| item).collect();
-        Ok(Json(Page { items, next: page.next }))
+        Ok(Json(listed_failed_items(&dir, &asked)?))
     })
     .await
+}
+
+/// A page of the items that failed for good.
+///
+/// # Errors
+/// If the report cannot be read, or the caller the query is not as documented.
+pub(crate) fn listed_failed_items(
+    dir: &JobDir,
+    asked: &PageAsked,
+) -> Result<Page<FailedItemBody>, Problem> {
+    let (limit, from) = (asked.limit()?, asked.after_number()?);
+    let found = read(dir, from, limit).map_err(|error| Problem::internal(&error))?;
+    let page = Page::new(found, limit, |(_, next)| next.to_string());
+    let items = page.items.into_iter().map(|(item, _)| item).collect();
+    Ok(Page { items, next: page.next })
 }
 
 /// Reads rows of the report from this byte on, each with the byte at which the next row begins.

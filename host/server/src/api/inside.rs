@@ -5,7 +5,9 @@ use super::extract::{Json, Path, Query};
 use super::jobs::{viewed, visible_job};
 use super::paging::{Page, PageAsked};
 use crate::app::Server;
-use crate::jobs::{AttemptRow, FailureGroupRow, MiniBatchRow, MiniBatchState, MiniBatchesAsked};
+use crate::jobs::{
+    AttemptRow, FailureGroupRow, JobView, MiniBatchRow, MiniBatchState, MiniBatchesAsked,
+};
 use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobPhase, Scope};
 use axum::extract::State;
@@ -121,21 +123,21 @@ pub(crate) async fn list_failures(
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(crate) struct WorkerBody {
     /// Its name, as in `process003`.
-    name: String,
+    pub(crate) name: String,
     /// What it does: `starting`, `waiting` or `running`.
-    doing: &'static str,
+    pub(crate) doing: &'static str,
     /// The mini-batch that it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    mini_batch: Option<u64>,
+    pub(crate) mini_batch: Option<u64>,
     /// The attempt that it makes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    attempt: Option<u32>,
+    pub(crate) attempt: Option<u32>,
     /// Since when it does this.
     #[schema(value_type = String, format = DateTime)]
-    since: Timestamp,
+    pub(crate) since: Timestamp,
     /// The GPU that it leases.
     #[serde(skip_serializing_if = "Option::is_none")]
-    gpu_index: Option<u32>,
+    pub(crate) gpu_index: Option<u32>,
 }
 
 /// The live workers of a job.
@@ -162,21 +164,24 @@ pub(crate) async fn list_workers(
         if job.phase != JobPhase::Running {
             return Ok(Json(WorkersBody { items: Vec::new() }));
         }
-        let items = viewed(&server, &job, |view| {
-            let workers = view.history().workers.iter().map(|(name, worker)| {
-                let (doing, mini_batch, attempt) = match worker.doing {
-                    WorkerActivity::Starting => ("starting", None, None),
-                    WorkerActivity::Waiting => ("waiting", None, None),
-                    WorkerActivity::Running(id, attempt) => ("running", Some(id.0), Some(attempt)),
-                };
-                let (since, gpu_index) = (worker.since, worker.gpu_index);
-                WorkerBody { name: name.clone(), doing, mini_batch, attempt, since, gpu_index }
-            });
-            Ok(workers.collect())
-        })?;
+        let items = viewed(&server, &job, |view| Ok(live_workers(view)))?;
         Ok(Json(WorkersBody { items }))
     })
     .await
+}
+
+/// The live workers of a job that runs.
+pub(crate) fn live_workers(view: &JobView) -> Vec<WorkerBody> {
+    let workers = view.history().workers.iter().map(|(name, worker)| {
+        let (doing, mini_batch, attempt) = match worker.doing {
+            WorkerActivity::Starting => ("starting", None, None),
+            WorkerActivity::Waiting => ("waiting", None, None),
+            WorkerActivity::Running(id, attempt) => ("running", Some(id.0), Some(attempt)),
+        };
+        let (since, gpu_index) = (worker.since, worker.gpu_index);
+        WorkerBody { name: name.clone(), doing, mini_batch, attempt, since, gpu_index }
+    });
+    workers.collect()
 }
 
 /// An explanation.
@@ -201,17 +206,19 @@ pub(crate) async fn explain_job(
     blocking(move || {
         let job = visible_job(&server, &caller, id)?;
         let dir = JobDir::new(server.folders.job(&job.tenant, &job.id));
-        let output = dir.default_output();
-        let shown_from = dir.root().to_owned();
-        let paths = ReportPaths {
-            // Users name the job by its id.
-            word: Some(job.id.to_string()),
-            ..ReportPaths::new(job.name.clone(), dir, output, shown_from)
-        };
+        // Users name the job by its id.
+        let paths = report_paths(&job.name, dir, job.id.to_string());
         let is_running = job.phase == JobPhase::Running;
         let text =
             viewed(&server, &job, |view| Ok(explain_text(view.history(), &paths, is_running)))?;
         Ok(Json(ExplainBody { text }))
     })
     .await
+}
+
+/// The paths of a job, for its explanation. `word`: the job as users name it.
+pub(crate) fn report_paths(name: &str, dir: JobDir, word: String) -> ReportPaths {
+    let output = dir.default_output();
+    let shown_from = dir.root().to_owned();
+    ReportPaths { word: Some(word), ..ReportPaths::new(name.to_owned(), dir, output, shown_from) }
 }

@@ -17,45 +17,53 @@ pub(crate) struct JobBody {
     pub(crate) id: JobId,
     /// The tenant to which it belongs.
     #[schema(value_type = String)]
-    tenant: TenantName,
+    pub(crate) tenant: TenantName,
     /// The name in its job file.
-    name: String,
+    pub(crate) name: String,
     /// What it does.
-    phase: JobPhase,
+    pub(crate) phase: JobPhase,
     /// What its user wants. It differs from the phase until the job has done it.
-    wish: JobWish,
+    pub(crate) wish: JobWish,
     /// Jobs of the tenant with a higher priority start first.
-    priority: i32,
+    pub(crate) priority: i32,
     /// What the user has noted about it.
-    labels: BTreeMap<String, String>,
+    pub(crate) labels: BTreeMap<String, String>,
     /// The digest of its entry script, if it was uploaded.
     #[schema(value_type = Option<String>)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    component: Option<ScriptDigest>,
+    pub(crate) component: Option<ScriptDigest>,
     /// What its workers need.
-    needs: WorkerNeeds,
+    pub(crate) needs: WorkerNeeds,
     /// Who submitted it.
-    submitted_by: String,
+    pub(crate) submitted_by: String,
     /// When it was submitted.
     #[schema(value_type = String, format = DateTime)]
-    submitted: Timestamp,
+    pub(crate) submitted: Timestamp,
     /// When it was started first. Absent before that.
     #[schema(value_type = Option<String>, format = DateTime)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    began: Option<Timestamp>,
+    pub(crate) began: Option<Timestamp>,
     /// When it ended. Absent before that.
     #[schema(value_type = Option<String>, format = DateTime)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    ended: Option<Timestamp>,
+    pub(crate) ended: Option<Timestamp>,
     /// Why it failed or was cancelled.
-    reason: String,
+    pub(crate) reason: String,
     /// How often its processes were started.
-    starts: u32,
+    pub(crate) starts: u32,
     /// How far it has come.
     pub(crate) counts: JobCounts,
     /// Why it waits, for people. Absent if it does not wait.
     #[serde(skip_serializing_if = "Option::is_none")]
-    waits: Option<String>,
+    pub(crate) waits: Option<String>,
+    /// What its events say. Absent in lists.
+    #[serde(flatten)]
+    pub(crate) progress: ProgressBody,
+}
+
+/// What a job's events say about its progress.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, ToSchema)]
+pub(crate) struct ProgressBody {
     /// The mini-batches that end in a second. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rate: Option<f64>,
@@ -105,10 +113,7 @@ impl JobBody {
             starts: job.starts,
             counts: job.counts,
             waits: waits.map(|why| waits_text(&why)),
-            rate: None,
-            seconds_left: None,
-            last_word: None,
-            first_failure: None,
+            progress: ProgressBody::default(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::extract::{Json, Path, Query, tagged};
-use super::job_body::{FirstFailureBody, JobBody};
+use super::job_body::{FirstFailureBody, JobBody, ProgressBody};
 use super::paging::{Page, PageAsked};
 use crate::app::Server;
 use crate::jobs::{JobView, ViewError};
@@ -11,6 +11,7 @@ use crate::problem::{Problem, ProblemBody, blocking};
 use crate::state::{JobFilter, JobPhase, JobRecord, Scope};
 use axum::extract::State;
 use axum::response::Response;
+use jiff::Timestamp;
 use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::IntoParams;
@@ -20,18 +21,18 @@ use utoipa::IntoParams;
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobsAsked {
     /// Only jobs in one of these phases, separated by commas, as in `queued,running`.
-    phase: Option<String>,
+    pub(crate) phase: Option<String>,
     /// Only jobs whose names contain this text.
-    q: Option<String>,
+    pub(crate) q: Option<String>,
     /// Only jobs with this label, as in `team=red`.
-    label: Option<String>,
+    pub(crate) label: Option<String>,
     /// For operators: only jobs of this tenant.
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// The `next` of the page before. Leave it out for the first page.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// The most entries, 1 to 1000.
     #[param(minimum = 1, maximum = 1000, default = 50)]
-    limit: Option<u32>,
+    pub(crate) limit: Option<u32>,
 }
 
 impl JobsAsked {
@@ -74,17 +75,26 @@ pub(crate) async fn list_jobs(
     caller: Caller,
     Query(asked): Query<JobsAsked>,
 ) -> Result<Json<Page<JobBody>>, Problem> {
+    blocking(move || Ok(Json(listed_jobs(&server, &caller, asked)?))).await
+}
+
+/// A page of jobs, the latest first.
+///
+/// # Errors
+/// If the caller may not read jobs, or the query is not as documented.
+pub(crate) fn listed_jobs(
+    server: &Server,
+    caller: &Caller,
+    asked: JobsAsked,
+) -> Result<Page<JobBody>, Problem> {
     caller.must_have(Scope::ReadJobs)?;
-    let filter = asked.filter(&caller)?;
+    let filter = asked.filter(caller)?;
     let page = PageAsked { cursor: asked.cursor, limit: asked.limit };
     let (limit, before) = (page.limit()?, page.after::<JobId>()?);
-    blocking(move || {
-        let jobs = server.state.jobs(&filter, before.as_ref(), limit)?;
-        let page = Page::new(jobs, limit, |job| job.id.to_string());
-        let items = page.items.iter().map(|job| JobBody::new(&server, job)).collect();
-        Ok(Json(Page { items, next: page.next }))
-    })
-    .await
+    let jobs = server.state.jobs(&filter, before.as_ref(), limit)?;
+    let page = Page::new(jobs, limit, |job| job.id.to_string());
+    let items = page.items.iter().map(|job| JobBody::new(server, job)).collect();
+    Ok(Page { items, next: page.next })
 }
 
 /// Shows a job.
@@ -128,15 +138,11 @@ pub(crate) fn shown_job(server: &Server, job: &JobRecord) -> Result<(JobBody, St
     if job.began.is_none() {
         return Ok((body, changed_by));
     }
+    let is_running = job.phase == JobPhase::Running;
     let now = now();
     let seen = server.views.look((&job.tenant, &job.id), |view| {
-        body.counts = if job.phase == JobPhase::Running { view.counts() } else { job.counts };
-        body.last_word = view.history().last;
-        body.first_failure = first_failure(view);
-        let pace = view.pace(now).filter(|_| job.phase == JobPhase::Running);
-        body.rate = pace.map(|(rate, _)| rate);
-        body.seconds_left =
-            pace.filter(|_| body.counts.planning_finished).map(|(_, seconds)| seconds);
+        body.progress = progress_of(view, is_running, now);
+        body.counts = if is_running { view.counts() } else { job.counts };
         changed_by = format!("{changed_by}.{}", view.last());
         Ok(())
     });
@@ -156,11 +162,26 @@ pub(crate) fn viewed<T>(
     job: &JobRecord,
     look: impl FnOnce(&JobView) -> Result<T, ViewError>,
 ) -> Result<T, Problem> {
-    let seen = server.views.look((&job.tenant, &job.id), look);
-    seen.map_err(|error| match error {
+    server.views.look((&job.tenant, &job.id), look).map_err(no_view)
+}
+
+/// Why a job's events cannot be shown.
+pub(crate) fn no_view(error: ViewError) -> Problem {
+    match error {
         ViewError::Partial => Problem::not_yet(error.to_string()),
         error => Problem::internal(&error),
-    })
+    }
+}
+
+/// What a job's events say about its progress.
+pub(crate) fn progress_of(view: &JobView, is_running: bool, now: Timestamp) -> ProgressBody {
+    let pace = view.pace(now).filter(|_| is_running);
+    ProgressBody {
+        rate: pace.map(|(rate, _)| rate),
+        seconds_left: pace.filter(|_| view.counts().planning_finished).map(|(_, seconds)| seconds),
+        last_word: view.history().last,
+        first_failure: first_failure(view),
+    }
 }
 
 fn first_failure(view: &JobView) -> Option<FirstFailureBody> {

@@ -100,7 +100,14 @@ pub(crate) async fn download_log(
 }
 
 /// The byte at which the last lines begin. Looks only at the last megabytes of the file.
-fn start_of_tail(file: &mut (impl Read + Seek), length: u64, lines: u32) -> std::io::Result<u64> {
+///
+/// # Errors
+/// If the file cannot be read.
+pub(crate) fn start_of_tail(
+    file: &mut (impl Read + Seek),
+    length: u64,
+    lines: u32,
+) -> std::io::Result<u64> {
     let from = length.saturating_sub(TAIL_BYTES);
     file.seek(SeekFrom::Start(from))?;
     let mut bytes = Vec::new();

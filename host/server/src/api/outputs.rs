@@ -17,8 +17,13 @@ use std::sync::Arc;
 
 /// The folder with the results of a job. `None` if the job has not begun, or if its results go to a store.
 fn output_folder(server: &Server, job: &JobRecord) -> Option<PathBuf> {
-    let dir = JobDir::new(server.folders.job(&job.tenant, &job.id));
-    let state = JobState::read(&dir).ok().flatten()?;
+    output_folder_of(&JobDir::new(server.folders.job(&job.tenant, &job.id)))
+}
+
+/// The folder with the results of the job in this directory. `None` if the job has not begun, or if its results go to a
+/// store.
+pub(crate) fn output_folder_of(dir: &JobDir) -> Option<PathBuf> {
+    let state = JobState::read(dir).ok().flatten()?;
     state.results.is_none().then(|| dir.root().join(state.output))
 }
 

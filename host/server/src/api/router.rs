@@ -6,12 +6,8 @@ use super::{
     receipts, submit, tenants, tokens,
 };
 use crate::app::Server;
-use crate::problem::Problem;
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
-use axum::http::HeaderValue;
-use axum::http::header::CACHE_CONTROL;
-use axum::response::Response;
 use axum::routing::get;
 use std::sync::Arc;
 use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
@@ -93,7 +89,7 @@ pub(crate) fn openapi() -> OpenApi {
 }
 
 /// The routes.
-pub(crate) fn router(server: Arc<Server>) -> Router {
+pub(crate) fn routes() -> Router<Arc<Server>> {
     let (routes, _) = documented().split_for_parts();
     let routes = routes.merge(with_slashes().0);
     let document = Arc::new(openapi());
@@ -101,16 +97,5 @@ pub(crate) fn router(server: Arc<Server>) -> Router {
         let document = document.clone();
         async move { axum::Json(OpenApi::clone(&document)) }
     };
-    routes
-        .route("/openapi.json", get(openapi))
-        .fallback(|| async { Problem::no_route() })
-        .method_not_allowed_fallback(|| async { Problem::method() })
-        .layer(axum::middleware::map_response(never_kept))
-        .with_state(server)
-}
-
-/// No cache keeps what belongs to a tenant.
-async fn never_kept(mut response: Response) -> Response {
-    response.headers_mut().entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-    response
+    routes.route("/openapi.json", get(openapi))
 }

@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 use utoipa::IntoParams;
 
 /// For whom a job is submitted.
@@ -78,16 +79,36 @@ pub(crate) async fn submit_job(
         true => read_form(&server, &caller, &tenant, request).await?,
         false => Json::<SubmitBody>::from_request(limited(request), &()).await?.0,
     };
-    body.check()?;
-    // Each look at a job file is a process.
-    let permit = server.looks.clone().acquire_owned().await;
-    let permit = permit.map_err(|error| Problem::internal(&error))?;
+    let permit = may_submit(&server, &body).await?;
     blocking(move || {
         let submitted = submit(&server, &caller, &tenant, &body, key);
         drop(permit);
-        submitted
+        let (job, is_new) = submitted?;
+        let answer = tagged(job.version, Json(JobBody::new(&server, &job)));
+        if !is_new {
+            return Ok(answer);
+        }
+        let location = [("location", format!("/v1/jobs/{}", job.id))];
+        Ok((StatusCode::CREATED, location, answer).into_response())
     })
     .await
+}
+
+/// Checks everything but the job file, and waits until the job file may be read.
+///
+/// # Errors
+/// If something is not as documented, or if the server ends.
+pub(crate) async fn may_submit(
+    server: &Server,
+    body: &SubmitBody,
+) -> Result<OwnedSemaphorePermit, Problem> {
+    if server.is_ending() {
+        return Err(Problem::ending());
+    }
+    body.check()?;
+    // Each look at a job file is a process.
+    let permit = server.looks.clone().acquire_owned().await;
+    permit.map_err(|error| Problem::internal(&error))
 }
 
 /// The request with the limit of other requests.
@@ -105,13 +126,17 @@ fn request_key(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     Ok(Some(text.to_owned()))
 }
 
-fn submit(
+/// Submits a job. Returns it, and whether it is new: an earlier request with the same key may have submitted it.
+///
+/// # Errors
+/// If the job file has errors, or a quota of the tenant is used up.
+pub(crate) fn submit(
     server: &Server,
     caller: &Caller,
     tenant: &TenantName,
     body: &SubmitBody,
     key: Option<String>,
-) -> Result<Response, Problem> {
+) -> Result<(JobRecord, bool), Problem> {
     let found = server.state.tenant(tenant)?.ok_or_else(|| Problem::not_found("tenant"))?;
     let digest = Sha256::digest(serde_json::to_vec(body).map_err(|e| Problem::internal(&e))?);
     let key = key.map(|key| RequestKey { key, digest: digest.into() });
@@ -130,16 +155,31 @@ fn submit(
     match submitted? {
         (Submitted::New, job) => {
             server.keeper.changed(&id);
-            let location = [("location", format!("/v1/jobs/{id}"))];
-            let body = tagged(job.version, Json(JobBody::new(server, &job)));
-            Ok((StatusCode::CREATED, location, body).into_response())
+            Ok((job, true))
         }
-        (Submitted::Earlier(job), _) => Ok(tagged(job.version, Json(JobBody::new(server, &job)))),
+        (Submitted::Earlier(job), _) => Ok((*job, false)),
         (Submitted::OtherRequest, _) => Err(Problem::conflict(
             "Idempotency-Key: another request has used this key: use a new one",
         )),
         (Submitted::TooMany { unfinished }, _) => Err(Problem::unfinished_jobs(unfinished)),
     }
+}
+
+/// Reads the job file of a job as if it were submitted. Returns the job's name and needs. Keeps nothing.
+///
+/// # Errors
+/// If the job file has errors.
+pub(crate) fn check_job(
+    server: &Server,
+    tenant: &TenantName,
+    body: &SubmitBody,
+) -> Result<(String, WorkerNeeds), Problem> {
+    server.state.tenant(tenant)?.ok_or_else(|| Problem::not_found("tenant"))?;
+    let id = JobId::new();
+    let found = write_and_look(server, tenant, &id, body);
+    // What remains is removed when the server starts.
+    let _ = std::fs::remove_dir_all(server.folders.submitted_job(tenant, &id));
+    found
 }
 
 fn new_job(

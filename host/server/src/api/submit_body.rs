@@ -43,7 +43,7 @@ impl SubmitBody {
     ///
     /// # Errors
     /// If something is not as documented.
-    pub(super) fn check(&self) -> Result<(), Problem> {
+    pub(crate) fn check(&self) -> Result<(), Problem> {
         if self.job.len() > MOST_JOB_FILE {
             let detail = format!("job: the job file may have at most {MOST_JOB_FILE} bytes");
             return Err(Problem::too_large(detail));

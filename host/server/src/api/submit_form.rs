@@ -85,12 +85,17 @@ pub(crate) async fn read_form(
         .ok_or_else(|| Problem::invalid("the form has no part `job`: the job file"))
 }
 
+/// A form that is not as documented.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
-fn wrong(error: MultipartError) -> Problem {
+pub(crate) fn wrong(error: MultipartError) -> Problem {
     Problem::bad_request(error.body_text())
 }
 
-async fn upload(
+/// Keeps an entry script that a form has. Returns its digest.
+///
+/// # Errors
+/// If it has no good name, is too large, or a quota is used up.
+pub(crate) async fn upload(
     server: &Arc<Server>,
     caller: &Caller,
     tenant: &TenantName,
@@ -105,7 +110,11 @@ async fn upload(
     Ok(script.digest)
 }
 
-async fn text(mut field: Field<'_>, name: &str) -> Result<String, Problem> {
+/// The text of a part of a form.
+///
+/// # Errors
+/// If it is too long, or not UTF-8.
+pub(crate) async fn text(mut field: Field<'_>, name: &str) -> Result<String, Problem> {
     let mut bytes = Vec::new();
     while let Some(chunk) = field.chunk().await.map_err(wrong)? {
         if bytes.len() + chunk.len() > MOST_JOB_FILE {

@@ -24,14 +24,14 @@ const MOST_WEIGHT: u32 = 1000;
 pub(crate) struct TenantBody {
     /// The name.
     #[schema(value_type = String)]
-    name: TenantName,
+    pub(crate) name: TenantName,
     /// Its part of the machine, relative to the weights of the other tenants.
-    weight: u32,
+    pub(crate) weight: u32,
     /// What it may use.
-    quotas: Quotas,
+    pub(crate) quotas: Quotas,
     /// When it was added.
     #[schema(value_type = String, format = DateTime)]
-    created: Timestamp,
+    pub(crate) created: Timestamp,
 }
 
 impl From<Tenant> for TenantBody {
@@ -47,14 +47,14 @@ impl From<Tenant> for TenantBody {
 pub(crate) struct NewTenantBody {
     /// The name: 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit.
     #[schema(pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
-    name: String,
+    pub(crate) name: String,
     /// Its part of the machine, relative to the weights of the other tenants, 1 to 1000.
     #[serde(default = "default_weight")]
     #[schema(minimum = 1, maximum = 1000)]
-    weight: u32,
+    pub(crate) weight: u32,
     /// What it may use.
     #[serde(default)]
-    quotas: Quotas,
+    pub(crate) quotas: Quotas,
 }
 
 /// The weight and quotas of a tenant.
@@ -64,10 +64,10 @@ pub(crate) struct QuotaBody {
     /// Its part of the machine, relative to the weights of the other tenants, 1 to 1000.
     #[serde(default = "default_weight")]
     #[schema(minimum = 1, maximum = 1000)]
-    weight: u32,
+    pub(crate) weight: u32,
     /// What it may use.
     #[serde(default)]
-    quotas: Quotas,
+    pub(crate) quotas: Quotas,
 }
 
 fn default_weight() -> u32 {
@@ -99,21 +99,33 @@ pub(crate) async fn add_tenant(
     caller: Caller,
     Json(body): Json<NewTenantBody>,
 ) -> Result<Response, Problem> {
-    operators_only(&caller)?;
-    check(body.weight, &body.quotas)?;
-    let name = TenantName::try_from(body.name)?;
-    let (weight, quotas) = (body.weight, body.quotas);
-    let tenant = Tenant { name, weight, quotas, created: now(), version: 1 };
     blocking(move || {
-        let name = tenant.name.clone();
-        let entry = caller.audit("tenant.add", Some(&name), name.as_str(), String::new());
-        if !server.state.add_tenant(&tenant, &entry)? {
-            return Err(Problem::conflict(format!("there is a tenant {name} already")));
-        }
+        let tenant = added_tenant(&server, &caller, body)?;
         let body = tagged(tenant.version, Json(TenantBody::from(tenant)));
         Ok((StatusCode::CREATED, body).into_response())
     })
     .await
+}
+
+/// Adds a tenant.
+///
+/// # Errors
+/// If the caller is not an operator, or there is a tenant of this name.
+pub(crate) fn added_tenant(
+    server: &Server,
+    caller: &Caller,
+    body: NewTenantBody,
+) -> Result<Tenant, Problem> {
+    operators_only(caller)?;
+    check(body.weight, &body.quotas)?;
+    let name = TenantName::try_from(body.name)?;
+    let (weight, quotas) = (body.weight, body.quotas);
+    let tenant = Tenant { name: name.clone(), weight, quotas, created: now(), version: 1 };
+    let entry = caller.audit("tenant.add", Some(&name), name.as_str(), String::new());
+    if !server.state.add_tenant(&tenant, &entry)? {
+        return Err(Problem::conflict(format!("there is a tenant {name} already")));
+    }
+    Ok(tenant)
 }
 
 fn operators_only(caller: &Caller) -> Result<(), Problem> {
@@ -130,14 +142,23 @@ pub(crate) async fn list_tenants(
     caller: Caller,
     Query(asked): Query<PageAsked>,
 ) -> Result<Json<Page<TenantBody>>, Problem> {
-    operators_only(&caller)?;
+    blocking(move || Ok(Json(listed_tenants(&server, &caller, &asked)?))).await
+}
+
+/// A page of tenants.
+///
+/// # Errors
+/// If the caller is not an operator, or the query is not as documented.
+pub(crate) fn listed_tenants(
+    server: &Server,
+    caller: &Caller,
+    asked: &PageAsked,
+) -> Result<Page<TenantBody>, Problem> {
+    operators_only(caller)?;
     let (limit, after) = (asked.limit()?, asked.after::<TenantName>()?);
-    blocking(move || {
-        let found = server.state.tenants(after.as_ref(), limit)?;
-        let items = found.into_iter().map(TenantBody::from).collect();
-        Ok(Json(Page::new(items, limit, |tenant: &TenantBody| tenant.name.to_string())))
-    })
-    .await
+    let found = server.state.tenants(after.as_ref(), limit)?;
+    let items = found.into_iter().map(TenantBody::from).collect();
+    Ok(Page::new(items, limit, |tenant: &TenantBody| tenant.name.to_string()))
 }
 
 /// The tenant with this name, if the caller may see it.
@@ -193,20 +214,35 @@ pub(crate) async fn set_quota(
     headers: HeaderMap,
     Json(body): Json<QuotaBody>,
 ) -> Result<Response, Problem> {
-    operators_only(&caller)?;
-    check(body.weight, &body.quotas)?;
     blocking(move || {
-        let found = visible_tenant(&server, &caller, name)?;
-        check_version(&headers, found.version)?;
-        let detail = serde_json::to_string(&body.quotas).unwrap_or_default();
-        let detail = format!("weight {}, {detail}", body.weight);
-        let entry = caller.audit("tenant.quota", Some(&found.name), found.name.as_str(), detail);
-        let changed = Tenant { weight: body.weight, quotas: body.quotas, ..found };
-        if !server.state.change_tenant(&changed, &entry)? {
-            return Err(Problem::changed());
-        }
-        let version = changed.version + 1;
-        Ok(tagged(version, Json(TenantBody::from(changed))))
+        let changed = changed_quota(&server, &caller, name, &headers, body)?;
+        Ok(tagged(changed.version, Json(TenantBody::from(changed))))
     })
     .await
+}
+
+/// Replaces the weight and quotas of a tenant. Returns the tenant as it is then.
+///
+/// # Errors
+/// If the caller is not an operator, if there is no such tenant, or if it was changed meanwhile.
+pub(crate) fn changed_quota(
+    server: &Server,
+    caller: &Caller,
+    name: String,
+    headers: &HeaderMap,
+    body: QuotaBody,
+) -> Result<Tenant, Problem> {
+    operators_only(caller)?;
+    check(body.weight, &body.quotas)?;
+    let found = visible_tenant(server, caller, name)?;
+    check_version(headers, found.version)?;
+    let detail = serde_json::to_string(&body.quotas).unwrap_or_default();
+    let detail = format!("weight {}, {detail}", body.weight);
+    let entry = caller.audit("tenant.quota", Some(&found.name), found.name.as_str(), detail);
+    let changed = Tenant { weight: body.weight, quotas: body.quotas, ..found };
+    if !server.state.change_tenant(&changed, &entry)? {
+        return Err(Problem::changed());
+    }
+    let version = changed.version + 1;
+    Ok(Tenant { version, ..changed })
 }

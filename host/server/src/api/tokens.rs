@@ -26,34 +26,34 @@ const MOST_DAYS: u32 = 3660;
 pub(crate) struct TokenBody {
     /// The id.
     #[schema(value_type = String)]
-    id: TokenId,
+    pub(crate) id: TokenId,
     /// The tenant. Absent for a token of an operator.
     #[schema(value_type = Option<String>)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    tenant: Option<TenantName>,
+    pub(crate) tenant: Option<TenantName>,
     /// What it allows.
     #[schema(value_type = Vec<Scope>)]
-    scopes: Scopes,
+    pub(crate) scopes: Scopes,
     /// What it is for.
-    label: String,
+    pub(crate) label: String,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
-    created: Timestamp,
+    pub(crate) created: Timestamp,
     /// From when it no longer counts.
     #[schema(value_type = Option<String>, format = DateTime)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    expires: Option<Timestamp>,
+    pub(crate) expires: Option<Timestamp>,
     /// When it was last used, to about a minute.
     #[schema(value_type = Option<String>, format = DateTime)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_used: Option<Timestamp>,
+    pub(crate) last_used: Option<Timestamp>,
     /// When it was revoked.
     #[schema(value_type = Option<String>, format = DateTime)]
     #[serde(skip_serializing_if = "Option::is_none")]
-    revoked: Option<Timestamp>,
+    pub(crate) revoked: Option<Timestamp>,
     /// Its text. Only the answer to the request that makes the token has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    token: Option<String>,
+    pub(crate) token: Option<String>,
 }
 
 impl From<TokenRecord> for TokenBody {
@@ -70,17 +70,17 @@ impl From<TokenRecord> for TokenBody {
 pub(crate) struct NewTokenBody {
     /// For operators: the tenant. Without it, the token is one of an operator.
     #[serde(default)]
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// What it allows. A caller can give only what its own token allows.
     #[schema(min_items = 1)]
-    scopes: Vec<Scope>,
+    pub(crate) scopes: Vec<Scope>,
     /// What it is for, at most 200 bytes.
     #[serde(default)]
-    label: String,
+    pub(crate) label: String,
     /// The days for which it counts, 1 to 3660. Without it, it counts until it is revoked.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 3660)]
-    days: Option<u32>,
+    pub(crate) days: Option<u32>,
 }
 
 /// Makes a token. The answer has its text, which is never shown again.
@@ -93,6 +93,19 @@ pub(crate) async fn make_token(
     caller: Caller,
     Json(body): Json<NewTokenBody>,
 ) -> Result<Response, Problem> {
+    let made = blocking(move || made_token(&server, &caller, body)).await?;
+    Ok((StatusCode::CREATED, Json(made)).into_response())
+}
+
+/// Makes a token, with its text.
+///
+/// # Errors
+/// If the caller may not make such a token.
+pub(crate) fn made_token(
+    server: &Server,
+    caller: &Caller,
+    body: NewTokenBody,
+) -> Result<TokenBody, Problem> {
     caller.must_have(Scope::WriteTokens)?;
     let asked = body.tenant.map(TenantName::try_from).transpose()?;
     let tenant = match (caller.is_operator(), asked) {
@@ -100,7 +113,7 @@ pub(crate) async fn make_token(
         (_, asked) => Some(caller.acts_for(asked)?),
     };
     let scopes: Scopes = body.scopes.into_iter().collect();
-    check_scopes(&caller, tenant.as_ref(), &scopes)?;
+    check_scopes(caller, tenant.as_ref(), &scopes)?;
     if body.label.len() > MOST_LABEL {
         return Err(Problem::invalid(format!("label: expected at most {MOST_LABEL} bytes")));
     }
@@ -111,28 +124,24 @@ pub(crate) async fn make_token(
     let hours = body.days.map(|days| (i64::from(days) * 24).hours());
     let expires = hours.map(|hours| now.saturating_add(hours)).transpose();
     let expires = expires.map_err(|error| Problem::internal(&error))?;
-    blocking(move || {
-        if let Some(tenant) = &tenant {
-            server.state.tenant(tenant)?.ok_or_else(|| Problem::not_found("tenant"))?;
-        }
-        let NewSecret { id, text, hash } = new_secret();
-        let entry = caller.audit("token.make", tenant.as_ref(), id.as_str(), body.label.clone());
-        let record = TokenRecord {
-            id,
-            hash,
-            tenant,
-            scopes,
-            label: body.label,
-            created: now,
-            expires,
-            last_used: None,
-            revoked: None,
-        };
-        server.state.add_token(&record, &entry)?;
-        let body = TokenBody { token: Some(text), ..TokenBody::from(record) };
-        Ok((StatusCode::CREATED, Json(body)).into_response())
-    })
-    .await
+    if let Some(tenant) = &tenant {
+        server.state.tenant(tenant)?.ok_or_else(|| Problem::not_found("tenant"))?;
+    }
+    let NewSecret { id, text, hash } = new_secret();
+    let entry = caller.audit("token.make", tenant.as_ref(), id.as_str(), body.label.clone());
+    let record = TokenRecord {
+        id,
+        hash,
+        tenant,
+        scopes,
+        label: body.label,
+        created: now,
+        expires,
+        last_used: None,
+        revoked: None,
+    };
+    server.state.add_token(&record, &entry)?;
+    Ok(TokenBody { token: Some(text), ..TokenBody::from(record) })
 }
 
 /// Checks that the caller gives no more than it has.
@@ -160,12 +169,12 @@ fn check_scopes(
 #[into_params(parameter_in = Query)]
 pub(crate) struct TokensAsked {
     /// For operators: the tenant. Without it, the tokens of operators.
-    tenant: Option<String>,
+    pub(crate) tenant: Option<String>,
     /// The `next` of the page before. Leave it out for the first page.
-    cursor: Option<String>,
+    pub(crate) cursor: Option<String>,
     /// The most entries, 1 to 1000.
     #[param(minimum = 1, maximum = 1000, default = 50)]
-    limit: Option<u32>,
+    pub(crate) limit: Option<u32>,
 }
 
 /// Lists tokens, also those that no longer count.
@@ -178,6 +187,18 @@ pub(crate) async fn list_tokens(
     caller: Caller,
     Query(asked): Query<TokensAsked>,
 ) -> Result<Json<Page<TokenBody>>, Problem> {
+    blocking(move || Ok(Json(listed_tokens(&server, &caller, asked)?))).await
+}
+
+/// A page of tokens.
+///
+/// # Errors
+/// If the caller may not read them, or the query is not as documented.
+pub(crate) fn listed_tokens(
+    server: &Server,
+    caller: &Caller,
+    asked: TokensAsked,
+) -> Result<Page<TokenBody>, Problem> {
     caller.must_have(Scope::WriteTokens)?;
     let tenant = asked.tenant.map(TenantName::try_from).transpose()?;
     let tenant = match (caller.is_operator(), tenant) {
@@ -186,12 +207,9 @@ pub(crate) async fn list_tokens(
     };
     let page = PageAsked { cursor: asked.cursor, limit: asked.limit };
     let (limit, after) = (page.limit()?, page.after::<TokenId>()?);
-    blocking(move || {
-        let found = server.state.tokens(tenant.as_ref(), after.as_ref(), limit)?;
-        let items = found.into_iter().map(TokenBody::from).collect();
-        Ok(Json(Page::new(items, limit, |token: &TokenBody| token.id.to_string())))
-    })
-    .await
+    let found = server.state.tokens(tenant.as_ref(), after.as_ref(), limit)?;
+    let items = found.into_iter().map(TokenBody::from).collect();
+    Ok(Page::new(items, limit, |token: &TokenBody| token.id.to_string()))
 }
 
 /// Revokes a token: it no longer counts.
@@ -205,20 +223,25 @@ pub(crate) async fn revoke_token(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<StatusCode, Problem> {
+    blocking(move || revoke(&server, &caller, id)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Revokes a token. Has no effect if it was revoked before.
+///
+/// # Errors
+/// If the caller may not do this, or there is no such token.
+pub(crate) fn revoke(server: &Server, caller: &Caller, id: String) -> Result<(), Problem> {
     caller.must_have(Scope::WriteTokens)?;
-    blocking(move || {
-        let found = server.state.token(&TokenId::try_from(id)?)?;
-        let is_visible = |token: &TokenRecord| match &token.tenant {
-            Some(tenant) => caller.sees(tenant),
-            None => caller.is_operator(),
-        };
-        let found = found.filter(is_visible).ok_or_else(|| Problem::not_found("token"))?;
-        let entry =
-            caller.audit("token.revoke", found.tenant.as_ref(), found.id.as_str(), String::new());
-        server.state.revoke_token(&found.id, now(), &entry)?;
-        Ok(StatusCode::NO_CONTENT)
-    })
-    .await
+    let found = server.state.token(&TokenId::try_from(id)?)?;
+    let is_visible = |token: &TokenRecord| match &token.tenant {
+        Some(tenant) => caller.sees(tenant),
+        None => caller.is_operator(),
+    };
+    let found = found.filter(is_visible).ok_or_else(|| Problem::not_found("token"))?;
+    let entry =
+        caller.audit("token.revoke", found.tenant.as_ref(), found.id.as_str(), String::new());
+    Ok(server.state.revoke_token(&found.id, now(), &entry)?)
 }
 
 /// Who the caller is.

@@ -16,17 +16,28 @@ pub(crate) struct NewSecret {
     pub(crate) hash: [u8; 32],
 }
 
+/// A text with 256 random bits.
+pub(crate) fn random_text() -> String {
+    let mut secret = [0; 32];
+    fill_with_random(&mut secret);
+    BASE64_URL_SAFE_NO_PAD.encode(secret)
+}
+
+/// Whether two secret texts are the same. Takes the same time for all texts.
+pub(crate) fn same(one: &str, other: &str) -> bool {
+    hash(one).ct_eq(&hash(other)).into()
+}
+
 /// Makes a token.
 pub(crate) fn new_secret() -> NewSecret {
     let id = TokenId::new();
-    let mut secret = [0; 32];
-    fill_with_random(&mut secret);
-    let text = format!("{PREFIX}{id}_{}", BASE64_URL_SAFE_NO_PAD.encode(secret));
+    let text = format!("{PREFIX}{id}_{}", random_text());
     let hash = hash(&text);
     NewSecret { id, text, hash }
 }
 
-fn hash(text: &str) -> [u8; 32] {
+/// The SHA-256 of a secret text. The text has 256 random bits, so a slow hash would protect nothing.
+pub(super) fn hash(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
 }
 

@@ -1,16 +1,18 @@
 //! An index over the events of a job, in a file of SQLite: what happened to each mini-batch and attempt. With it, one page of
 //! a million mini-batches is read as fast as one of ten. It is made from the events alone, so it may be removed at any time.
 
+use super::heat::HeatMap;
+use super::mini_batch_state::MiniBatchState;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use sandmill_model::event::{Event, EventKind};
 use sandmill_model::{AttemptReport, MiniBatchId};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::path::Path;
 use utoipa::ToSchema;
 
 /// Incremented when the tables change. An index of another format is made again.
-const FORMAT: i64 = 1;
+const FORMAT: i64 = 2;
 /// The longest text of a failure in the index.
 const MOST_MESSAGE: usize = 2000;
 
@@ -22,6 +24,16 @@ const TABLES: &str = "
     ) STRICT;
     CREATE INDEX mini_batch_by_state ON mini_batch (state, id);
     CREATE INDEX mini_batch_by_kind ON mini_batch (kind, id) WHERE kind IS NOT NULL;
+    CREATE INDEX mini_batch_failed ON mini_batch (kind, id) WHERE state = 'failed';
+    CREATE TABLE tile (tile INTEGER NOT NULL, state TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (tile, state))
+    STRICT, WITHOUT ROWID;
+    CREATE TRIGGER tile_begun AFTER INSERT ON mini_batch BEGIN
+        INSERT INTO tile VALUES (new.id >> 8, new.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+    END;
+    CREATE TRIGGER tile_changed AFTER UPDATE OF state ON mini_batch WHEN old.state <> new.state BEGIN
+        UPDATE tile SET count = count - 1 WHERE tile = old.id >> 8 AND state = old.state;
+        INSERT INTO tile VALUES (new.id >> 8, new.state, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+    END;
     CREATE TABLE attempt (
         mini_batch INTEGER NOT NULL, attempt INTEGER NOT NULL, worker TEXT NOT NULL, state TEXT NOT NULL,
         started INTEGER NOT NULL, ended INTEGER, seconds REAL, run_seconds REAL, cpu_seconds REAL, kind TEXT, message TEXT,
@@ -34,38 +46,6 @@ const TABLES: &str = "
 #[derive(Debug, thiserror::Error)]
 #[error("the index over a job's events: {0}")]
 pub(crate) struct IndexError(#[from] rusqlite::Error);
-
-/// The state of a mini-batch that a worker has begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum MiniBatchState {
-    /// A worker runs it.
-    Running,
-    /// It waits for its next attempt.
-    Waiting,
-    /// It succeeded.
-    Succeeded,
-    /// It failed for good.
-    Failed,
-}
-
-impl MiniBatchState {
-    const NAMED: [(&'static str, Self); 4] = [
-        ("running", Self::Running),
-        ("waiting", Self::Waiting),
-        ("succeeded", Self::Succeeded),
-        ("failed", Self::Failed),
-    ];
-
-    fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(_, state)| *state == self).map_or("", |(name, _)| name)
-    }
-
-    fn named(name: &str) -> Self {
-        let found = Self::NAMED.iter().find(|(known, _)| *known == name);
-        found.map_or(Self::Waiting, |(_, state)| *state)
-    }
-}
 
 /// A mini-batch that a worker has begun.
 #[derive(Clone, Debug, PartialEq, Serialize, ToSchema)]
@@ -155,11 +135,21 @@ pub(crate) struct MiniBatchesAsked {
     pub(crate) limit: u32,
 }
 
+/// The mini-batches of a tile, of which the index counts the states.
+const TILE: u64 = 256;
+/// Up to so many mini-batches, the states are counted when they are asked for.
+const COUNTED_AT_ONCE: u64 = 16_384;
+
 /// The index of one job.
 #[derive(Debug)]
 pub(super) struct Index(Connection);
 
 impl Index {
+    /// Makes an empty index in a temporary file without a name.
+    pub(super) fn temporary() -> Result<Self, IndexError> {
+        Self::make(Connection::open("")?)
+    }
+
     /// Makes an empty index at this path. Replaces a file that is there.
     pub(super) fn create(path: &Path) -> Result<Self, IndexError> {
         for ending in ["", "-wal", "-shm", "-journal"] {
@@ -168,7 +158,10 @@ impl Index {
             // If there is such a file and it stays, SQLite reports it.
             let _ = std::fs::remove_file(name);
         }
-        let connection = Connection::open(path)?;
+        Self::make(Connection::open(path)?)
+    }
+
+    fn make(connection: Connection) -> Result<Self, IndexError> {
         // The index can be made again, so it need not survive a crash.
         connection.pragma_update(None, "journal_mode", "off")?;
         connection.pragma_update(None, "synchronous", "off")?;
@@ -195,6 +188,9 @@ impl Index {
         let after = asked.after.map_or(-1, signed);
         let (state, kind) = (asked.state.map(MiniBatchState::name), &asked.failure_kind);
         let condition = match (state, kind) {
+            (Some("failed"), Some(_)) => {
+                "id > ?1 AND ?2 = 'failed' AND state = 'failed' AND kind = ?3"
+            }
             (Some(_), _) => "id > ?1 AND state = ?2 AND (?3 IS NULL OR kind = ?3)",
             (None, Some(_)) => "id > ?1 AND ?2 IS NULL AND kind = ?3",
             (None, None) => "id > ?1 AND ?2 IS NULL AND ?3 IS NULL",
@@ -220,11 +216,32 @@ impl Index {
         Ok(Some((found, attempts.collect::<Result<_, _>>()?)))
     }
 
+    /// The states of all mini-batches, of which so many are known, in at most so many cells.
+    pub(super) fn heat(&self, planned: u64, most: u64) -> Result<HeatMap, IndexError> {
+        let text = "SELECT coalesce(max(id) + 1, 0) FROM mini_batch";
+        let begun = unsigned(self.0.query_row(text, [], |row| row.get(0))?);
+        let all = planned.max(begun);
+        let is_small = all <= COUNTED_AT_ONCE;
+        let mut map = HeatMap::new(all, most, if is_small { 1 } else { TILE });
+        let text = match is_small {
+            true => "SELECT id / ?1, state, count(*) FROM mini_batch GROUP BY 1, 2",
+            false => "SELECT (tile << 8) / ?1, state, sum(count) FROM tile GROUP BY 1, 2",
+        };
+        let mut query = self.0.prepare_cached(text)?;
+        let mut rows = query.query([signed(map.cell_size)])?;
+        while let Some(row) = rows.next()? {
+            let state = MiniBatchState::named(&row.get::<_, String>(1)?);
+            map.add(unsigned(row.get(0)?), state, unsigned(row.get(2)?));
+        }
+        Ok(map)
+    }
+
     /// The mini-batches that failed for good, by the kind of their last failure.
     pub(super) fn failure_groups(&self) -> Result<Vec<FailureGroupRow>, IndexError> {
         let text = "
             SELECT grouped.kind, grouped.count, grouped.first, mini_batch.message FROM
-                (SELECT kind, count(*) AS count, min(id) AS first FROM mini_batch WHERE kind IS NOT NULL AND state = 'failed' GROUP BY kind)
+                (SELECT kind, count(*) AS count, min(id) AS first FROM mini_batch INDEXED BY mini_batch_failed
+                WHERE state = 'failed' GROUP BY kind)
                 AS grouped JOIN mini_batch ON mini_batch.id = grouped.first ORDER BY grouped.count DESC, grouped.first
         ";
         let mut query = self.0.prepare_cached(text)?;
@@ -503,6 +520,35 @@ mod tests {
         assert_eq!((found.rows, found.items, found.location.as_str()), (2, 2, "a.csv"));
         assert_eq!((attempts.len(), attempts[0].state.as_str()), (1, "succeeded"));
         assert!(index.mini_batch(9).unwrap().is_none());
+    }
+
+    /// The counts of tiles follow each change of a state, also for mini-batches that are lost and begun again.
+    #[test]
+    fn the_states_of_many_mini_batches_are_counted_in_cells() {
+        let exited = json!({"event": "worker_exited", "worker": "process000", "how": "exited", "expected": false});
+        let (_folder, index) = index(&[
+            started(1, "process000", 0, 1),
+            started(1, "process001", 300, 1),
+            finished(2, "process001", 300, &failure("no"), false),
+            event(3, &exited),
+            started(4, "process001", 0, 2),
+            finished(5, "process001", 0, &success(), false),
+            started(6, "process001", 20_000, 1),
+        ]);
+        for planned in [20_001, 1_000_000] {
+            let map = index.heat(planned, 100).unwrap();
+            let cells = map.cells();
+            assert!(cells.len() <= 100, "{}", cells.len());
+            assert_eq!(map.cell_size % TILE, 0);
+            assert_eq!((cells[0].succeeded, cells.iter().map(|cell| cell.failed).sum()), (1, 1u64));
+            let of = |id: u64| &cells[usize::try_from(id / map.cell_size).unwrap()];
+            assert_eq!((of(300).failed, of(20_000).running, of(0).waiting), (1, 1, 0));
+            assert_eq!(cells.last().unwrap().last, planned - 1);
+        }
+        let (_folder, few) = self::index(&[started(1, "process000", 5, 1)]);
+        let map = few.heat(10, 100).unwrap();
+        assert_eq!((map.cell_size, map.cells().len(), map.cells()[5].running), (1, 10, 1));
+        assert!(self::index(&[]).1.heat(0, 100).unwrap().cells().is_empty());
     }
 
     #[test]

@@ -290,10 +290,9 @@ impl Keeper {
         }
         let mut running = Running::default();
         self.running.keys().filter_map(|id| self.jobs.get(id)).for_each(|job| running.add(job));
-        let room =
-            if self.starts_none { 0 } else { self.most_running.saturating_sub(running.total) };
+        let most = if self.starts_none { 0 } else { self.most_running };
         let is_lost = |id: &JobId| self.lost.contains_key(id);
-        let (chosen, waiting) = next_jobs(&queued, &tenants, running, room, is_lost);
+        let (chosen, waiting) = next_jobs(&queued, &tenants, running, most, now(), is_lost);
         *self.handle.waiting.lock().unwrap_or_else(PoisonError::into_inner) = waiting;
         chosen.iter().for_each(|id| self.start_job(id));
     }
@@ -321,7 +320,9 @@ impl Keeper {
             return;
         };
         let settings = read_settings(&submitted.join(SETTINGS_FILE));
-        let started = settings.and_then(|settings| self.processes.start(job, &settings));
+        let tenant = self.state.tenant(&job.tenant).ok().flatten();
+        let weight = tenant.map_or(1, |tenant| tenant.weight.max(1));
+        let started = settings.and_then(|settings| self.processes.start(job, &settings, weight));
         let mut running = RunningJob { text_from, ..RunningJob::default() };
         match started {
             Ok(child) => running.child = Some(child),

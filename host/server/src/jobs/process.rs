@@ -34,7 +34,8 @@ pub(crate) struct JobProcesses {
 }
 
 impl JobProcesses {
-    /// Starts the process of a job. It begins the job, or resumes it if its directory says that it began.
+    /// Starts the process of a job. It begins the job, or resumes it if its directory says that it began. `weight`: that of the
+    /// job's tenant.
     ///
     /// # Errors
     /// If the process cannot be started, or another one runs the job.
@@ -42,6 +43,7 @@ impl JobProcesses {
         &self,
         job: &JobRecord,
         settings: &[(String, String)],
+        weight: u32,
     ) -> io::Result<Child> {
         let lock = self.lock_file(job)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -68,6 +70,7 @@ impl JobProcesses {
         // These are for the user who started the server.
         command.env_remove("SANDMILL_SERVER").env_remove("SANDMILL_TOKEN");
         command.arg("--policy").arg(&self.policy).arg("--tenant").arg(job.tenant.as_str());
+        command.arg("--weight").arg(weight.to_string());
         // The process keeps the lock: it never closes its standard input.
         command.stdin(Stdio::from(lock)).stdout(Stdio::from(text.try_clone()?)).stderr(text);
         // A Ctrl-C at the server's terminal is not meant for the jobs.

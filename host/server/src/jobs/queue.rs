@@ -3,6 +3,7 @@
 
 use crate::names::{JobId, TenantName};
 use crate::state::{JobRecord, Tenant};
+use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Why a queued job does not run yet.
@@ -41,12 +42,17 @@ impl Running {
     }
 }
 
-/// The jobs that start now, at most `room`, and why the others wait.
+/// A waiting job rises by one priority each time that it has waited this long.
+const AGEING: SignedDuration = SignedDuration::from_hours(6);
+
+/// The jobs that start now, and why the others wait. So many run at the same time that `most` is reached. A tenant without a
+/// running job may run one even then, so that no tenant keeps the others out, but never more than twice `most` run.
 pub(super) fn next_jobs(
     queued: &[&JobRecord],
     tenants: &BTreeMap<TenantName, Tenant>,
     mut running: Running,
-    room: usize,
+    most: usize,
+    now: Timestamp,
     is_lost: impl Fn(&JobId) -> bool,
 ) -> (Vec<JobId>, BTreeMap<JobId, WhyWaiting>) {
     let mut waiting = BTreeMap::new();
@@ -59,12 +65,11 @@ pub(super) fn next_jobs(
     }
     let mut queues: BTreeMap<&TenantName, VecDeque<&JobRecord>> = BTreeMap::new();
     for (tenant, mut jobs) in by_tenant {
-        jobs.sort_by_key(|job| (-job.priority, job.id.clone()));
+        jobs.sort_by_key(|job| (-risen_priority(job, now), job.id.clone()));
         queues.insert(tenant, jobs.into());
     }
     let mut chosen = Vec::new();
-    while chosen.len() < room {
-        let Some(tenant) = next_tenant(&queues, tenants, &running) else { break };
+    while let Some(tenant) = next_tenant(&queues, tenants, &running, most) {
         let Some(job) = queues.get_mut(tenant).and_then(VecDeque::pop_front) else { break };
         running.add(job);
         chosen.push(job.id.clone());
@@ -81,16 +86,26 @@ pub(super) fn next_jobs(
     (chosen, waiting)
 }
 
+/// The priority of a job with what it gained by waiting.
+fn risen_priority(job: &JobRecord, now: Timestamp) -> i64 {
+    let steps = now.duration_since(job.submitted).as_secs() / AGEING.as_secs();
+    i64::from(job.priority).saturating_add(steps.max(0))
+}
+
 /// The tenant whose next job starts first. `None` if no tenant may start one.
 fn next_tenant<'a>(
     queues: &BTreeMap<&'a TenantName, VecDeque<&JobRecord>>,
     tenants: &BTreeMap<TenantName, Tenant>,
     running: &Running,
+    most: usize,
 ) -> Option<&'a TenantName> {
     let may_start = |(name, jobs): &(&&'a TenantName, &VecDeque<&JobRecord>)| {
         let tenant = tenants.get(**name);
         let quota = tenant.and_then(|tenant| tenant.quotas.running_jobs);
-        !jobs.is_empty() && tenant.is_some() && quota.is_none_or(|most| running.of(name) < most)
+        let most = if running.of(name) == 0 { most * 2 } else { most };
+        let has_room = running.total < most;
+        let is_within_quota = quota.is_none_or(|quota| running.of(name) < quota);
+        !jobs.is_empty() && tenant.is_some() && has_room && is_within_quota
     };
     // The part of a tenant that it would have with one more job, in millionths of its weight; then the older job.
     let order = |(name, jobs): &(&&'a TenantName, &VecDeque<&JobRecord>)| {
@@ -151,7 +166,7 @@ mod tests {
         let mut jobs: Vec<JobRecord> = (0..10).map(|_| job("a", 100)).collect();
         jobs.extend([job("b", 0), job("c", 0), job("c", 0), job("c", 0)]);
         let queued: Vec<&JobRecord> = jobs.iter().collect();
-        let (chosen, waiting) = next_jobs(&queued, &known, Running::default(), 4, |_| false);
+        let (chosen, waiting) = next_jobs(&queued, &known, Running::default(), 4, now(), |_| false);
         let of = |id: &JobId| jobs.iter().find(|job| job.id == *id).unwrap().tenant.to_string();
         let mut started: Vec<String> = chosen.iter().map(of).collect();
         started.sort();
@@ -160,13 +175,36 @@ mod tests {
         assert_eq!(waiting[&jobs[13].id], WhyWaiting::After { jobs: 0 });
     }
 
+    /// A tenant whose jobs fill the server keeps no other tenant out.
+    #[test]
+    fn a_tenant_without_a_running_job_starts_one() {
+        let known = tenants(&[("a", 9, None), ("b", 1, None), ("c", 1, None), ("d", 1, None)]);
+        let jobs: Vec<JobRecord> = (0..3).map(|_| job("a", 0)).collect();
+        let mut running = Running::default();
+        jobs.iter().take(2).for_each(|job| running.add(job));
+        let others = [job("b", 0), job("b", 0), job("c", 0), job("d", 0)];
+        let queued: Vec<&JobRecord> = jobs.iter().skip(2).chain(&others).collect();
+        let (chosen, _) = next_jobs(&queued, &known, running, 2, now(), |_| false);
+        assert_eq!(chosen, [others[0].id.clone(), others[2].id.clone()]);
+    }
+
+    #[test]
+    fn a_job_rises_while_it_waits() {
+        let known = tenants(&[("a", 1, None)]);
+        let jobs = [job("a", 2), job("a", 0)];
+        let old = JobRecord { submitted: now() - AGEING * 3, ..jobs[1].clone() };
+        let queued = [&jobs[0], &old];
+        let (chosen, _) = next_jobs(&queued, &known, Running::default(), 1, now(), |_| false);
+        assert_eq!(chosen, [old.id.clone()]);
+    }
+
     #[test]
     fn the_priority_decides_among_the_jobs_of_a_tenant() {
         let known = tenants(&[("a", 1, Some(2))]);
         let jobs = [job("a", 0), job("a", -1), job("a", 5), job("a", 0)];
         let queued: Vec<&JobRecord> = jobs.iter().collect();
         let lost = |id: &JobId| *id == jobs[0].id;
-        let (chosen, waiting) = next_jobs(&queued, &known, Running::default(), 9, lost);
+        let (chosen, waiting) = next_jobs(&queued, &known, Running::default(), 9, now(), lost);
         assert_eq!(chosen, [jobs[2].id.clone(), jobs[3].id.clone()]);
         assert_eq!(waiting[&jobs[0].id], WhyWaiting::WasLost);
         assert_eq!(waiting[&jobs[1].id], WhyWaiting::Quota { most: 2 });

@@ -1,5 +1,6 @@
 //! What a job's events say, as far as they were read.
 
+use super::heat::HeatMap;
 use super::index::{
     AttemptRow, FailureGroupRow, Index, IndexError, MiniBatchRow, MiniBatchesAsked,
 };
@@ -47,13 +48,19 @@ impl JobView {
     /// # Errors
     /// If the index cannot be made.
     pub(crate) fn open(dir: &JobDir, index: &Path) -> Result<Self, ViewError> {
-        let index = Index::create(index)?;
-        Ok(Self {
-            tail: EventTail::new(dir),
-            history: History::default(),
-            index,
-            last: String::new(),
-        })
+        Ok(Self::with_index(dir, Index::create(index)?))
+    }
+
+    /// Views the job in this directory. The index is in a temporary file.
+    ///
+    /// # Errors
+    /// If the index cannot be made.
+    pub(crate) fn open_temporary(dir: &JobDir) -> Result<Self, ViewError> {
+        Ok(Self::with_index(dir, Index::temporary()?))
+    }
+
+    fn with_index(dir: &JobDir, index: Index) -> Self {
+        Self { tail: EventTail::new(dir), history: History::default(), index, last: String::new() }
     }
 
     /// Reads what the job has written since the last call.
@@ -119,6 +126,14 @@ impl JobView {
         asked: &MiniBatchesAsked,
     ) -> Result<Vec<MiniBatchRow>, ViewError> {
         Ok(self.index.mini_batches(asked)?)
+    }
+
+    /// The states of all mini-batches, in at most so many cells of equal size.
+    ///
+    /// # Errors
+    /// If the index fails.
+    pub(crate) fn heat(&self, most: u64) -> Result<HeatMap, ViewError> {
+        Ok(self.index.heat(self.history.planned, most)?)
     }
 
     /// A mini-batch and its attempts. `None` if no worker has begun it.

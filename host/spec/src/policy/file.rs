@@ -14,6 +14,7 @@ use crate::raw::{self, RawJob};
 use crate::scope::{Located, UnreadNames};
 use crate::tree::{self, YamlValue};
 use sha2::{Digest, Sha256};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 /// The operator's policy for jobs on this machine. By default there is no policy, and only the job file sets
@@ -101,6 +102,15 @@ impl OperatorPolicy {
     /// The caps for all jobs of the machine together.
     pub fn machine(&self) -> MachineCaps {
         self.0.as_ref().map(|settings| settings.machine.clone()).unwrap_or_default()
+    }
+
+    /// The same policy for a tenant of this weight, whose jobs get a share of the machine in proportion.
+    #[must_use]
+    pub fn with_weight(mut self, weight: NonZeroU32) -> Self {
+        if let Some(settings) = &mut self.0 {
+            settings.machine.tenant_weight = weight.get();
+        }
+        self
     }
 
     /// Which processes the reports of a job list. The default is the job's own processes with a
@@ -238,6 +248,7 @@ fn machine(
     let workers: Option<Located<u32>> = group.setting("workers");
     let per_tenant: Option<Located<u32>> = group.setting("workers_per_tenant");
     let memory = group.setting("memory");
+    let newcomers_percent: Option<Located<u32>> = group.setting("newcomers_percent");
     let node_disk = group.setting("node_disk");
     let node_disk_free = group.setting("node_disk_free");
     let directory = group.text("directory");
@@ -256,6 +267,8 @@ fn machine(
         workers: workers.map(|setting| setting.value),
         workers_per_tenant: per_tenant.map(|setting| setting.value),
         memory: memory.map(|setting| setting.value),
+        newcomers_percent: newcomers_percent.map_or(0, |setting| setting.value),
+        tenant_weight: 1,
         node_disk: node_disk.map(|setting| setting.value),
         node_disk_free: node_disk_free.map(|setting| setting.value),
         directory: directory.map(|setting| PathBuf::from(setting.value)),

@@ -51,6 +51,8 @@ pub(super) struct ClusterCounts {
     pub(super) taken_over: u32,
     /// Nodes whose disk became full while they had attempts.
     pub(super) full: u32,
+    /// How often a node with running attempts had to give back workers.
+    pub(super) shrunk: u32,
     /// Receipts of attempts whose node was lost.
     pub(super) lost: u32,
     /// Receipts of attempts whose twin counts.
@@ -154,6 +156,7 @@ impl Cluster {
             (6, Some(id)) if self.dice.one_in(16) => self.drain(id),
             (6, Some(id)) if self.dice.one_in(4) => self.change_room(id),
             (6, _) if self.dice.one_in(12) => self.replace_leader(),
+            (7, Some(id)) if self.dice.one_in(16) => self.shrink_share(id),
             (7 | 8, _) => self.pass_time(),
             (0..=14, Some(id)) => self.deliver_orders(id),
             (15..=20, Some(id)) => self.deliver_much_news(id),
@@ -272,6 +275,14 @@ impl Cluster {
         let is_full = node.is_full;
         self.counts.full += u32::from(is_full && node.attempts().next().is_some());
         self.send_to_node(id, NodeMessage::Full(is_full));
+    }
+
+    /// Other jobs get a part of a node's workers.
+    fn shrink_share(&mut self, id: NodeId) {
+        let beyond = 1 + self.dice.below(3) as u32;
+        let running = |node: &SimulatedNode| node.attempts().count() as u32;
+        self.counts.shrunk += self.nodes.get(&id).map_or(0, running).min(1);
+        self.send_to_node(id, NodeMessage::BeyondShare(beyond));
     }
 
     /// Nodes whose disks are full get room, or leave when their workers have nothing to do.

@@ -78,12 +78,13 @@ fn run_cluster(seed: u64, length: u16) -> ClusterCounts {
 #[test]
 fn schedules_contain_twins_and_take_overs() {
     let mut sum = ClusterCounts::default();
-    for seed in 0..500 {
+    for seed in 0..600 {
         let counts = run_cluster(seed, 30);
         let ClusterCounts { twins, cancelled, uncounted_failures, unfetched, .. } = counts;
         sum.take_overs += counts.take_overs;
         sum.taken_over += counts.taken_over;
         sum.full += counts.full;
+        sum.shrunk += counts.shrunk;
         sum.lost += counts.lost;
         sum.discarded += counts.discarded;
         sum.twins += twins;
@@ -95,7 +96,7 @@ fn schedules_contain_twins_and_take_overs() {
     assert!(sum.cancelled > 50 && sum.uncounted_failures > 0, "{sum:?}");
     assert!(sum.unfetched > 50, "{sum:?}");
     assert!(sum.taken_over > 50, "{sum:?}");
-    assert!(sum.full > 50, "{sum:?}");
+    assert!(sum.full > 50 && sum.shrunk > 20, "{sum:?}");
     assert!(sum.lost > 10 && sum.discarded > 10, "{sum:?}");
 }
 

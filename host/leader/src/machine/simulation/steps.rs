@@ -120,7 +120,7 @@ impl SimulatedWorld {
 
     /// Makes one of the rarer faults happen.
     fn step_fault(&mut self) {
-        match self.dice.below(16) {
+        match self.dice.below(18) {
             0 => {
                 let at_once = self.dice.one_in(2);
                 self.cancelled = true;
@@ -135,6 +135,10 @@ impl SimulatedWorld {
             5..=8 => self.overrun(),
             9..=12 => self.lie(),
             13 | 14 => self.free_gpu(),
+            15 | 16 => {
+                let beyond = 1 + self.dice.below(3) as u32;
+                self.send(MachineMessage::BeyondShare(beyond));
+            }
             _ => self.send(MachineMessage::NoSpace("no room for an object".to_owned())),
         }
     }
