@@ -14,6 +14,7 @@ use super::machine::{ConnectedJob, ConnectedOutcome, JobAction, JobMachine, JobM
 use super::nodes::{BeginRequest, JobOnNode, RunningNode};
 use super::peak::peak_of_children;
 use super::presence::Presence;
+use super::receipt_reports::{ReceiptReports, sums};
 use super::settings_in_force::{in_force, policy};
 use super::spans::Spans;
 use super::start::{Started, commit_request, resumed, start};
@@ -121,6 +122,7 @@ struct Driver<'a, R> {
     result: Option<JobResult>,
     /// When to look whether another process leads the job. `None` if other machines do not know the job.
     lead_check: Option<Duration>,
+    receipts: ReceiptReports,
 }
 
 impl<'a, R: RunningNode> Driver<'a, R> {
@@ -192,6 +194,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             presence,
             store_link,
             result: None,
+            receipts: ReceiptReports::new(start),
         };
         let in_force = in_force(&job.spec, &job.notices);
         driver.emit(EventKind::JobStarted {
@@ -374,6 +377,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     fn act(&mut self, action: JobAction) {
         match action {
+            JobAction::Receipt(receipt) => self.committer.submit(CommitRequest::Receipt(receipt)),
             JobAction::Commit(settled) => self.committer.submit(commit_request(settled)),
             JobAction::Emit(kind) => self.emit(kind),
             JobAction::Finish(result) => self.result = Some(*result),
@@ -441,6 +445,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
         if let Some(CommitReply::Committed(ids)) = &reply {
             self.connected_job.node.release(ids);
+            if let Some(kind) = self.receipts.due(&self.committer) {
+                self.emit(kind);
+            }
         }
         self.send(match reply {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
@@ -504,6 +511,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         result.processor_seconds = self.processor_seconds;
         result.bytes_read = self.bytes_read;
         result.peak_memory = peak_of_children();
+        result.receipts = sums(&self.committer);
         // Close the socket before `job.json` says that the job has ended: a client that reads this
         // must find no socket.
         self.control = None;

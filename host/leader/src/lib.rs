@@ -25,7 +25,8 @@
 //! - `driver` runs a `job`, with the parts that `start` starts. `intake` receives the plan, `commit` is the
 //!   thread that commits what workers finished, and `control` is the thread that answers the job's owner.
 //! - `stored_plan` is the plan in the job's store, from which another leader goes on.
-//! - `spans` reports the job's events to `tracing`.
+//! - `spans` reports the job's events to `tracing`, and `receipt_reports` reports what the job has used so far.
+//!   `receipts` reads the receipts of several jobs together.
 
 #![cfg_attr(
     test,
@@ -65,6 +66,8 @@ mod prepare;
 mod prepare_error;
 mod presence;
 mod published;
+mod receipt_reports;
+mod receipts;
 mod reserve;
 mod resume;
 mod settings_in_force;
@@ -106,6 +109,7 @@ pub use prepare::{node_request, prepare};
 pub use prepare_error::PreparationError;
 pub use presence::show_successor;
 pub use published::{DirToPublish, RunToPublish};
+pub use receipts::each_receipt;
 pub use sandmill_commit_log::{
     CreateObject, LogError, LogStore, OBJECT_BYTES, ObjectCutter, TrialError, create_own,
     is_run_id, remove_objects, try_folder, try_store,

@@ -13,7 +13,7 @@ use super::stored_plan::PlanUse;
 use crate::event::Resumed;
 use crate::fail_point;
 use crate::journal::{JobIdentity, Journal, JournalError};
-use crate::model::{JobDir, OutputAction, Restored};
+use crate::model::{JobDir, OutputAction, ReceiptRun, Restored};
 use crate::opening::folder_at_its_path;
 use crate::protocol::node::PlanOptions;
 use rustix::fs::Mode;
@@ -214,12 +214,18 @@ fn commit_target<N: JobOnNode>(job: &PreparedJob<N>, saved: Option<SavedResults>
         is_plain: format.is_plain(),
         part_suffix: format.part_ending().filter(|_| appends),
         conversion,
+        receipt_run: ReceiptRun {
+            run: job.claim.id().to_owned(),
+            tenant: job.spec.settings.tenant.clone(),
+            component: job.component.clone(),
+            engine: format!("sandmill {}", env!("CARGO_PKG_VERSION")),
+        },
     }
 }
 
 /// The commit request for a settled mini-batch.
 pub(super) fn commit_request(settled: SettledMiniBatch) -> CommitRequest {
-    let SettledMiniBatch { worker, report } = settled;
+    let SettledMiniBatch { worker, report, receipt } = settled;
     match report.outcome {
         Ok(segment) => CommitRequest::Success(Success {
             worker,
@@ -231,6 +237,7 @@ pub(super) fn commit_request(settled: SettledMiniBatch) -> CommitRequest {
             header: report.header,
             has_files: report.has_files,
             stamp: report.stamp,
+            receipt,
         }),
         Err(failure) => CommitRequest::Failure(FinalFailure {
             id: report.id,
@@ -239,6 +246,7 @@ pub(super) fn commit_request(settled: SettledMiniBatch) -> CommitRequest {
             items: report.items,
             failure,
             stamp: report.stamp,
+            receipt,
         }),
     }
 }

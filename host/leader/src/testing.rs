@@ -3,7 +3,8 @@
 use super::commit::{CommitTarget, FinalFailure, Success, WorkerFolders};
 use super::journal::JobIdentity;
 use super::model::{
-    Failure, FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId,
+    Failure, FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, ReceiptRun, Segment,
+    WorkerId,
 };
 
 impl JobIdentity {
@@ -33,6 +34,12 @@ impl CommitTarget {
             is_plain: true,
             part_suffix: None,
             conversion: None,
+            receipt_run: ReceiptRun {
+                run: "1".into(),
+                tenant: "local".into(),
+                component: "abc".into(),
+                engine: "sandmill 1".into(),
+            },
         }
     }
 }
@@ -50,6 +57,7 @@ impl Success {
             header: None,
             has_files: false,
             stamp: 0,
+            receipt: None,
         }
     }
 }
@@ -64,6 +72,7 @@ impl FinalFailure {
             items: ItemCounts::from_returned(1, 0),
             failure: Failure::new(FailureKind::Trap, "unreachable"),
             stamp: 0,
+            receipt: None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The events that the leader reports. They are owned, serialisable data. Reporters, the raw event file and
 //! future front ends all read the same type.
 
-use crate::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId};
+use crate::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId, ReceiptTotals};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -205,6 +205,11 @@ pub enum EventKind {
     MiniBatchReturned {
         /// The mini-batch.
         id: MiniBatchId,
+    },
+    /// The sums of the job's receipts so far, of all its runs. They are in the journal.
+    Receipts {
+        /// The sums.
+        totals: Box<ReceiptTotals>,
     },
     /// From here on, no new mini-batches are given to workers.
     WindingDown {

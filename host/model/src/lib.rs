@@ -30,6 +30,7 @@ mod paths;
 mod percent;
 mod policy;
 mod python;
+mod receipt;
 mod registered;
 mod report;
 mod restored;
@@ -84,6 +85,10 @@ pub use paths::{CONTROL_SOCKET, JobDir, LOCK_FILE, is_inside, only_name, rotated
 pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError, Profiler};
 pub use python::{PythonRuntime, ScriptLanguage, package_name};
+pub use receipt::{
+    AttemptReceipt, AttemptUsage, NotBillable, Receipt, ReceiptEnd, ReceiptOutcome, ReceiptRun,
+    ReceiptTotals, UsageSum,
+};
 pub use registered::{
     Latest, ParseRegisteredNameError, REGISTERED_NAME_EXPECTED, Registered, RegisteredContent,
     RegisteredKind, RegisteredName, is_registered_name,

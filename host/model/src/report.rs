@@ -1,7 +1,7 @@
 //! The results of an attempt and of a job.
 
 use super::bounded_vec::bounded_vec;
-use super::{Failure, FailureKind, InferenceStats, MiniBatchId, WallState};
+use super::{Failure, FailureKind, InferenceStats, MiniBatchId, ReceiptTotals, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -389,6 +389,9 @@ pub struct JobResult {
     /// (`allow_mixed_backends`).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mixed_backends: Vec<String>,
+    /// The sums of the job's receipts, of all its runs. `None` if the job has no receipts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub receipts: Option<Box<ReceiptTotals>>,
 }
 
 impl JobResult {

@@ -83,6 +83,7 @@ impl JobResult {
             os_sandbox: WallState::default(),
             runtime: None,
             mixed_backends: Vec::new(),
+            receipts: None,
         }
     }
 }

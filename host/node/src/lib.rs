@@ -24,7 +24,7 @@
 //!
 //! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when
 //! the machine has room for them, `object_waits` has the attempts whose objects are fetched first,
-//! `fetched_spill` is what fetches copies of the planner's files, `processor_time` counts the processor time of killed workers, and
+//! `fetched_spill` is what fetches copies of the planner's files, `metering` measures what attempts use, and
 //! `hang_report` reports the model call in which a worker hangs.
 
 mod admission;
@@ -43,6 +43,7 @@ mod local_inputs;
 pub mod machine;
 pub mod machine_slots;
 pub mod mapping;
+mod metering;
 mod model_digests;
 mod model_error;
 mod model_folder;
@@ -54,7 +55,6 @@ pub mod perf;
 mod planner_reads;
 pub mod pool;
 mod prepare;
-mod processor_time;
 pub mod python;
 mod real_paths;
 mod run;

@@ -7,9 +7,9 @@ use super::fetched_spill::{SpillArrival, SpillCopies, SpillFailure, next_arrival
 use super::gpus::LeasedGpus;
 use super::hang_report::current_model_call;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
+use super::metering::Metering;
 use super::object_waits::{ObjectWaits, ObjectsArrived, Requests};
 use super::planner_reads::PlannerReads;
-use super::processor_time::ProcessorTime;
 use super::setup::for_worker;
 use super::shared_files;
 use crate::files::ManifestObject;
@@ -50,7 +50,7 @@ pub struct RunningJob {
     /// The set-up that all workers share. `None` until the models are where workers find them.
     pub(super) template: Option<WorkerSetup>,
     pub(super) job_dir: JobDir,
-    pub(super) processor_time: ProcessorTime,
+    pub(super) metering: Metering,
     /// The request for the planner.
     pub(super) request: PlanRequest,
     /// The planner's messages. `None` until it is started.
@@ -155,7 +155,11 @@ impl RunningJob {
 
     fn on_pool_event(&mut self, event: PoolEvent) -> Vec<NodeReport> {
         self.has_received = true;
-        self.processor_time.note(&event, &self.pool);
+        self.metering.note(&event, &self.pool);
+        let gone = match &event {
+            PoolEvent::Exited(worker, _) => Some(*worker),
+            _ => None,
+        };
         let mut reported = Vec::new();
         let message = match event {
             PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {
@@ -188,7 +192,9 @@ impl RunningJob {
             PoolEvent::GpuFree(worker) => NodeMessage::GpuFree(worker),
             PoolEvent::Notice(text) => return vec![NodeReport::Notice(text)],
         };
-        self.handle(message, reported)
+        let reported = self.handle(message, reported);
+        gone.into_iter().for_each(|worker| self.metering.forget(worker));
+        reported
     }
 
     /// Adds why workers have no cgroup, if they have none.
@@ -306,6 +312,8 @@ impl RunningJob {
             (self.reads.path(source, file), object.known)
         });
         let objects: Vec<(PathBuf, ManifestObject)> = objects.collect();
+        let bytes = objects.iter().map(|(_, known)| known.found.length);
+        self.metering.note_fetch((id, attempt), bytes.fold(0, u64::saturating_add));
         let Requests { objects: number, spill } = waits.add(worker, assignment);
         if let Some(number) = number {
             self.objects.request_known(number, objects);
@@ -461,9 +469,7 @@ impl RunningJob {
             match output {
                 NodeOutput::Do(action) => inbox.extend(self.act(action)),
                 NodeOutput::Report(mut news) => {
-                    if let NodeNews::Lost { worker, process_seconds, .. } = &mut news {
-                        *process_seconds = self.processor_time.of_killed(*worker);
-                    }
+                    self.metering.measure_news(&mut news, &self.pool);
                     self.release_ended(&news);
                     reported.push(NodeReport::News(news));
                 }
@@ -486,7 +492,7 @@ impl RunningJob {
                 self.pool.send(worker, &ToWorker::Shutdown);
             }
             NodeAction::Kill(worker) => {
-                self.processor_time.note_kill(worker, &self.pool);
+                self.metering.note_kill(worker, &self.pool);
                 self.pool.kill(worker);
                 self.release_objects_of(worker);
             }
@@ -505,8 +511,12 @@ impl RunningJob {
         let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
         let tables = self.tables.as_deref().unwrap_or_default();
         let setup = for_worker(template, worker, lease, tables);
+        let has_gpu = setup.gpu.is_some();
         match self.admission.start(&mut self.pool, self.monitor.as_ref(), setup) {
-            Spawned::Runs(pid) => NodeMessage::Spawned(worker, pid),
+            Spawned::Runs(pid) => {
+                self.metering.on_spawned(worker, has_gpu);
+                NodeMessage::Spawned(worker, pid)
+            }
             Spawned::NoRoom => NodeMessage::NoRoom(worker),
             Spawned::Failed(reason) => NodeMessage::SpawnFailed(worker, reason),
         }
@@ -549,7 +559,9 @@ impl RunningJob {
     /// reports when they have arrived.
     pub fn request(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
         let path = |(source, file): &(u32, &str)| self.reads.path(*source, file);
-        self.objects.request(id.0, files.iter().map(path).collect());
+        let files: Vec<PathBuf> = files.iter().map(path).collect();
+        self.metering.note_files(id, &files);
+        self.objects.request(id.0, files);
     }
 
     /// Releases the objects of these mini-batches.

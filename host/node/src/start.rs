@@ -4,10 +4,10 @@ use super::admission::Admission;
 use super::error::NodeError;
 use super::job::{NodeJob, NodeRole};
 use super::machine::NodeMachine;
+use super::metering::Metering;
 use super::models;
 use super::object_waits::ObjectWaits;
 use super::planner_reads::PlannerReads;
-use super::processor_time::ProcessorTime;
 use super::python;
 use super::run::RunningJob;
 use super::setup::{plan_request, template};
@@ -78,7 +78,7 @@ impl NodeJob {
             wants_gpus: self.spec.gpus > 0,
             template: None,
             job_dir: self.job_dir.clone(),
-            processor_time: ProcessorTime::default(),
+            metering: Metering::new(self.budget.total().0),
             request,
             planner: None,
             tables: None,

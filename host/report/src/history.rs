@@ -4,7 +4,8 @@
 use super::log_folders::LogFolders;
 use crate::event::{Event, EventKind};
 use crate::model::{
-    AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobResult, MiniBatchId, add_bytes,
+    AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, JobResult, MiniBatchId,
+    ReceiptTotals, add_bytes,
 };
 use crate::opening::regular;
 use jiff::Timestamp;
@@ -93,6 +94,8 @@ pub struct History {
     pub notices: Vec<String>,
     /// How the last run ended; `None` if it is running or was cut off.
     pub result: Option<JobResult>,
+    /// The sums of the job's receipts, of all its runs, when they were last reported. `None` if they were not.
+    pub receipts: Option<Box<ReceiptTotals>>,
 }
 
 /// A live worker.
@@ -239,12 +242,15 @@ impl History {
                 // failed items of mini-batches that succeeded.
                 let kept = resumed.is_some().then(|| std::mem::take(&mut self.failed_items));
                 let failed_items = kept.unwrap_or_default();
+                // These sums include earlier runs.
+                let receipts = self.receipts.take().filter(|_| resumed.is_some());
                 *self = Self {
                     job,
                     tenant,
                     wanted: workers,
                     times_resumed,
                     failed_items,
+                    receipts,
                     ..Self::default()
                 };
                 (self.began, self.last) = (Some(at), Some(at));
@@ -265,7 +271,11 @@ impl History {
             }
             EventKind::WaitsForTurn => self.waits_since = Some(at),
             EventKind::WindingDown { reason } => self.winding_down = Some(reason),
-            EventKind::JobFinished { result } => self.result = Some(*result),
+            EventKind::Receipts { totals } => self.receipts = Some(totals),
+            EventKind::JobFinished { result } => {
+                self.receipts.clone_from(&result.receipts);
+                self.result = Some(*result);
+            }
             kind => self.add_work_event(kind, at),
         }
     }

@@ -55,6 +55,8 @@ mod system_errors;
 mod times;
 #[cfg(test)]
 mod two_nodes_tests;
+mod usage;
+mod usage_text;
 
 use sandmill_files::opening;
 use sandmill_model::{self as model, event};
@@ -74,6 +76,8 @@ pub use reporters::{Reporter, Reporters};
 pub use result::{result_text, reused_text};
 pub use resume::Resume;
 pub use standing::job_status_text;
+pub use usage::{UsageBy, UsageGroup, UsageTable};
+pub use usage_text::{decimal_seconds, gigabyte_hours, usage_text};
 
 use crate::model::JobDir;
 use std::io::Write;

@@ -7,6 +7,7 @@ use super::phrases::{
 };
 use super::report_paths::ReportPaths;
 use super::reporters::Reporter;
+use super::usage_text::{receipts_text, usage_text};
 use crate::event::{Event, EventKind};
 use crate::model::{FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable};
 use jiff::Timestamp;
@@ -108,7 +109,7 @@ fn add_advice(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
 }
 
 /// The lines that `logs/job_result.txt` has in addition to [`result_text`]: the names of the causes (for
-/// programs), the sandbox of the workers, and the runtime of the entry script.
+/// programs), the sandbox of the workers, the runtime of the entry script, and what the job has used in all its runs.
 fn machine_readable_causes(result: &JobResult) -> String {
     let mut text = ResultText::default();
     if let Some(ended_by) = result.ended_by {
@@ -124,6 +125,13 @@ fn machine_readable_causes(result: &JobResult) -> String {
     }
     if let Some(runtime) = &result.runtime {
         text.line("runtime", runtime);
+    }
+    if let Some(receipts) = &result.receipts {
+        text.line("receipts", &receipts_text(receipts));
+        text.line("used", &usage_text(&receipts.billable));
+        if receipts.not_billable.attempts > 0 {
+            text.line("not billed", &usage_text(&receipts.not_billable));
+        }
     }
     text.0
 }

@@ -32,6 +32,7 @@ const EXAMPLES: &[(&str, &str, &str)] = &[
     ("clean", "sandmill clean --older-than 30d --dry-run", "operators.md"),
     ("cache", "sandmill cache clear compiled", "operators.md"),
     ("metrics", "sandmill metrics --root /srv/jobs", "operators.md"),
+    ("usage", "sandmill usage --by month /srv/jobs", "usage.md"),
     ("logs", "sandmill logs nightly --follow", "log-tree.md"),
     ("explain", "sandmill explain nightly", "troubleshooting.md"),
     ("dataset", "sandmill dataset register --help", "registry.md"),

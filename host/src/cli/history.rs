@@ -197,6 +197,8 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
             })
         })
         .collect();
+    let ended = || state.result.as_ref().and_then(|result| result.receipts.as_ref());
+    let receipts = history.receipts.as_ref().or_else(ended);
     let mut value = json!({
         "version": VERSION,
         "job": state.name,
@@ -223,6 +225,7 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
         "rows": history.rows,
         "processor_seconds": history.processor_seconds,
         "bytes_read": history.bytes_read,
+        "receipts": receipts,
         "mixed_backends": history.mixed_backends,
         "workers": workers,
         "output": found.paths.output,

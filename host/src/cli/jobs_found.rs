@@ -143,11 +143,27 @@ impl FoundJob {
 /// # Errors
 /// If the folder itself cannot be read.
 pub(super) fn jobs_below(root: &Path) -> std::io::Result<(Vec<FoundJob>, Vec<String>)> {
+    let (dirs, mut troubles) = job_dirs_below(root)?;
+    let mut found = Vec::new();
+    dirs.iter().for_each(|dir| add_job(dir, &mut found, &mut troubles));
+    found.sort_by(|one, other| {
+        (other.state.started, &one.dir).cmp(&(one.state.started, &other.dir))
+    });
+    troubles.sort();
+    Ok((found, troubles))
+}
+
+/// Returns the job directories below a folder, sorted, or the folder itself if it is one. Also returns an error for each
+/// subfolder that could not be read.
+///
+/// # Errors
+/// If the folder itself cannot be read.
+pub(super) fn job_dirs_below(root: &Path) -> std::io::Result<(Vec<PathBuf>, Vec<String>)> {
     let mut found = Vec::new();
     let mut troubles = Vec::new();
     let is_job = |dir: &Path| JobDir::new(dir).state_file().symlink_metadata().is_ok();
     if is_job(root) {
-        add_job(root, &mut found, &mut troubles);
+        found.push(root.to_owned());
     } else {
         let mut folders = vec![(root.to_owned(), 0)];
         while let Some((folder, depth)) = folders.pop() {
@@ -166,17 +182,14 @@ pub(super) fn jobs_below(root: &Path) -> std::io::Result<(Vec<FoundJob>, Vec<Str
                 }
                 let path = entry.path();
                 if is_job(&path) {
-                    add_job(&path, &mut found, &mut troubles);
+                    found.push(path);
                 } else if depth + 1 < MAX_DEPTH {
                     folders.push((path, depth + 1));
                 }
             }
         }
     }
-    found.sort_by(|one, other| {
-        (other.state.started, &one.dir).cmp(&(one.state.started, &other.dir))
-    });
-    troubles.sort();
+    found.sort();
     Ok((found, troubles))
 }
 

@@ -64,6 +64,8 @@ mod template;
 mod terminal;
 mod tools;
 mod upload;
+mod usage;
+mod usage_export;
 mod which;
 
 use crate::compile::{Compiler, EntryFile};
@@ -148,6 +150,11 @@ enum Command {
     Cache(cache::CacheArguments),
     /// Prints the jobs below a folder as OpenMetrics, for Prometheus.
     Metrics(metrics::MetricsArguments),
+    /// Sums what jobs have used, exports it, or checks its hash chain.
+    ///
+    /// Each attempt at a mini-batch has a receipt in its job's journal. A job that was resumed, and a copy of a job
+    /// directory, count once.
+    Usage(usage::UsageArguments),
     /// Prints the output of the entry script: of all workers, of one worker, or for one mini-batch.
     Logs(history::LogArguments),
     /// Explains what went wrong in a job or made it slow, what to read, and what to change.
@@ -299,6 +306,10 @@ fn on_server(command: &Command, server: &remote::ServerArgument) -> Result<Optio
             let Some(server) = server.find()? else { return Ok(None) };
             remote::cancel(&server, job.given(), (*at_once, *wait))?
         }
+        Command::Usage(arguments) if arguments.names_no_files() => {
+            let Some(server) = server.find()? else { return Ok(None) };
+            remote::usage(&server, arguments)?
+        }
         Command::Resume(arguments) => {
             let Some(server) = server.find()? else { return Ok(None) };
             remote::refuse_options(&[("--set", arguments.has_sets())])?;
@@ -332,6 +343,7 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Clean(arguments) => clean::clean(&arguments),
         Command::Cache(arguments) => cache::cache(&arguments),
         Command::Metrics(arguments) => metrics::metrics(&arguments),
+        Command::Usage(arguments) => usage::usage(&arguments),
         Command::Logs(arguments) => history::logs(&arguments),
         Command::Explain(arguments) => history::explain(&arguments),
         Command::Dataset { command } => registry::dataset(&command),

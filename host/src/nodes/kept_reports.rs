@@ -134,13 +134,14 @@ pub(super) fn ended_attempt(report: &NodeReport) -> Option<(MiniBatchId, u32)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::AttemptReport;
+    use crate::model::{AttemptReport, AttemptUsage};
 
     fn finished(worker: u32, id: u64) -> NodeReport {
         let report = Box::new(AttemptReport { id: MiniBatchId(id), ..AttemptReport::sample() });
         let worker = WorkerId(worker);
         let age = Duration::from_secs(1);
-        NodeReport::News(NodeNews::Finished { worker, age, has_run: true, report })
+        let usage = AttemptUsage::default();
+        NodeReport::News(NodeNews::Finished { worker, age, has_run: true, usage, report })
     }
 
     fn spawned(worker: u32) -> NodeReport {

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::engine::LogStore;
     use crate::files::PartFile;
-    use crate::model::Segment;
+    use crate::model::{AttemptUsage, Segment};
     use crate::protocol::NodeNews;
     use std::fs;
     use std::path::Path;
@@ -328,6 +328,7 @@ mod tests {
             worker: WORKER,
             age: Duration::ZERO,
             has_run: true,
+            usage: AttemptUsage::default(),
             report: Box::new(report),
         })
     }

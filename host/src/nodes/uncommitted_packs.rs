@@ -76,7 +76,7 @@ impl UncommittedPacks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AttemptReport, WorkerId};
+    use crate::model::{AttemptReport, AttemptUsage, WorkerId};
     use crate::protocol::NodeNews;
     use std::time::Duration;
 
@@ -88,7 +88,14 @@ mod tests {
     fn finished(id: u64) -> NodeReport {
         let report = Box::new(AttemptReport { id: MiniBatchId(id), ..AttemptReport::sample() });
         let worker = WorkerId(0);
-        NodeReport::News(NodeNews::Finished { worker, age: Duration::ZERO, has_run: true, report })
+        let usage = AttemptUsage::default();
+        NodeReport::News(NodeNews::Finished {
+            worker,
+            age: Duration::ZERO,
+            has_run: true,
+            usage,
+            report,
+        })
     }
 
     fn numbers(packs: &[PackInStore]) -> Vec<u64> {

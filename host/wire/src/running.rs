@@ -4,7 +4,9 @@
 
 use crate::store::UnfetchedObject;
 use crate::{Assignment, FromPlanner};
-use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, NodeId, WallState, WorkerId};
+use sandmill_model::{
+    AttemptReport, AttemptUsage, CallStats, Failure, MiniBatchId, NodeId, WallState, WorkerId,
+};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -127,6 +129,8 @@ pub enum NodeNews {
         age: Duration,
         /// Whether `run` began.
         has_run: bool,
+        /// What the attempt used, as the node measured it.
+        usage: AttemptUsage,
         /// The worker's report.
         report: Box<AttemptReport>,
     },
@@ -145,6 +149,8 @@ pub enum NodeNews {
         /// The processor time that the attempt used until its worker was killed, in seconds. 0 if it is
         /// unknown.
         process_seconds: f64,
+        /// What the attempt used, as the node measured it.
+        usage: AttemptUsage,
         /// Why.
         failure: Failure,
     },

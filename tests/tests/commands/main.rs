@@ -17,4 +17,5 @@ mod policy;
 mod refusals;
 mod registry;
 mod terminal;
+mod usage;
 mod without;

@@ -5,7 +5,7 @@ use sandmill_bus::{
     BUS_PROTOCOL, Bus, FromNode, Link, OFFERS, Offer, Packet, ToNode, decode_message,
     encode_message, to_leader, to_node,
 };
-use sandmill_model::{AttemptReport, MiniBatchId, NodeId, WorkerId};
+use sandmill_model::{AttemptReport, AttemptUsage, MiniBatchId, NodeId, WorkerId};
 use sandmill_wire::{NodeNews, NodeReport, Order, WorkersStanding};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -131,7 +131,14 @@ fn finished(worker: WorkerId, id: MiniBatchId) -> NodeReport {
     let mut report = AttemptReport::sample();
     report.id = id;
     let report = Box::new(report);
-    NodeReport::News(NodeNews::Finished { worker, age: Duration::ZERO, has_run: true, report })
+    let usage = AttemptUsage::default();
+    NodeReport::News(NodeNews::Finished {
+        worker,
+        age: Duration::ZERO,
+        has_run: true,
+        usage,
+        report,
+    })
 }
 
 fn standing(idle: u32) -> NodeReport {

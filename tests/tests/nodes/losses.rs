@@ -1,6 +1,6 @@
 //! Nodes, leaders and brokers that are lost while a job runs.
 
-use crate::cluster::{self, Cluster, job};
+use crate::cluster::{self, Cluster, job, job_of};
 use rustix::process::Signal;
 use sandmill_tests::{Ran, Running};
 use std::thread;
@@ -38,6 +38,31 @@ fn a_killed_node_is_replaced() {
     assert!(!report.contains("failed"), "{report}");
 }
 
+/// The attempts of a lost node have receipts, and are not billable.
+#[test]
+fn attempts_of_a_killed_node_are_not_billable() {
+    let mut cluster = Cluster::new();
+    cluster.start_agents(2);
+    let job = job_of(16, 2, "arguments: [--nap, '300']");
+    let mut running = cluster.start(job, "leader", &["--no-takeover", "--events", "-"]);
+    running.until("node 1 has begun a mini-batch", |running| {
+        let is_begin =
+            |line: &str| line.contains("attempt_started") && line.contains("process10000");
+        running.stdout_so_far().lines().any(is_begin)
+    });
+    cluster.agent_of(&running, 1).kill();
+    let ran = running.wait();
+    ran.exits_with(0);
+    let used = ran.into_job().command(&["usage", "--json", "leader"]);
+    let sums: serde_json::Value = serde_json::from_str(&used.stdout).unwrap();
+    let total = &sums["total"];
+    let lost = total["reasons"]["node_lost"].as_u64().unwrap_or_default();
+    assert!((1..=2).contains(&lost), "the node had two workers: {sums:#}");
+    assert!(total["not_billable"]["wall_us"].as_u64() > Some(0), "{sums:#}");
+    assert_eq!(total["billable"]["attempts"], 16, "{sums:#}");
+    used.into_job().command(&["usage", "--verify", "leader"]).exits_with(0);
+}
+
 /// An agent that was paused until it was lost does no harm when it wakes, and may take part again.
 #[test]
 fn a_paused_node_is_given_up() {
@@ -65,6 +90,18 @@ fn another_leader_takes_the_nodes_over() {
     // The nodes go on, and keep their ids.
     ran.says("note: node 0 (").says("note: node 1 (");
     assert!(!ran.stderr.contains("note: node 2 ("), "{ran}");
+    // The second leader has continued the chain of receipts of the first one.
+    let verified = ran.into_job().command(&["usage", "--verify", "second"]);
+    verified.exits_with(0);
+    let used = verified.into_job().command(&["usage", "--export", "usage.csv", "second"]);
+    let text = used.text("usage.csv");
+    let succeeded = text.lines().filter(|line| line.contains(",succeeded,")).count();
+    let batches: std::collections::BTreeSet<&str> = text
+        .lines()
+        .filter(|line| line.contains(",succeeded,"))
+        .filter_map(|line| line.split(',').find(|value| value.starts_with("attempt ")))
+        .collect();
+    assert_eq!(batches.len(), succeeded, "a mini-batch has two successes: {text}");
 }
 
 /// A node on which `init` always fails keeps its number, and a machine that waits does the work.

@@ -11,3 +11,4 @@ mod portal;
 mod portal_guards;
 mod portal_job;
 mod submits;
+mod usage;

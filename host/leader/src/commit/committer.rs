@@ -45,8 +45,8 @@ use super::rows::RowsOutput;
 use super::store::CommitState;
 use super::target::CommitTarget;
 use crate::journal::Journal;
-use crate::model::{Failure, JobStatus, Restored};
-use std::sync::Arc;
+use crate::model::{Failure, JobStatus, ReceiptTotals, Restored};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -66,6 +66,7 @@ const FULL_GROUP_BYTES: u64 = 4 << 20;
 pub(crate) struct Committer {
     queue: Arc<CommitQueue>,
     thread: Option<JoinHandle<()>>,
+    receipts: Arc<Mutex<ReceiptTotals>>,
 }
 
 impl Committer {
@@ -89,17 +90,24 @@ impl Committer {
         let copies_rows = store.rows.as_ref().is_some_and(RowsOutput::takes_all);
         let queue =
             Arc::new(CommitQueue::new(if copies_rows { FULL_GROUP_BYTES } else { u64::MAX }));
-        let commit_thread = CommitThread { queue: queue.clone(), store, replies };
+        let receipts = Arc::new(Mutex::new(store.journal.receipt_totals().clone()));
+        let commit_thread =
+            CommitThread { queue: queue.clone(), store, replies, receipts: receipts.clone() };
         let job = Span::current();
         let run = move || job.in_scope(|| commit_thread.run());
         let thread = std::thread::Builder::new().name("sandmill-commit".into()).spawn(run);
         let thread = thread.map_err(CommitError::Thread)?;
-        Ok((Self { queue, thread: Some(thread) }, restored))
+        Ok((Self { queue, thread: Some(thread), receipts }, restored))
     }
 
     /// Queues a request. Does nothing after a fatal error, which was already sent as a reply.
     pub(crate) fn submit(&self, request: CommitRequest) {
         self.queue.submit(request);
+    }
+
+    /// The sums of all receipts in the journal.
+    pub(crate) fn receipts(&self) -> ReceiptTotals {
+        self.receipts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Commits immediately what was submitted. Call this when no further requests are on their way.
@@ -134,6 +142,8 @@ struct CommitThread {
     queue: Arc<CommitQueue>,
     store: CommitState,
     replies: mpsc::UnboundedSender<CommitReply>,
+    /// The sums of all receipts in the journal, for the leader.
+    receipts: Arc<Mutex<ReceiptTotals>>,
 }
 
 impl CommitThread {
@@ -180,6 +190,10 @@ impl CommitThread {
     fn commit(&mut self, mut group: Vec<CommitRequest>) -> Result<(), CommitError> {
         loop {
             let done = self.store.commit(group)?;
+            let totals = self.store.journal.receipt_totals();
+            let mut known = self.receipts.lock().unwrap_or_else(PoisonError::into_inner);
+            known.clone_from(totals);
+            drop(known);
             self.reject(done.rejected);
             if !done.reclaimable.is_empty() {
                 self.reply(CommitReply::Reclaimable(done.reclaimable));

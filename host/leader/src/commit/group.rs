@@ -17,8 +17,12 @@ use super::whole_output::confirm_all;
 use crate::fail_point;
 use crate::files::publish::discard_files;
 use crate::files::{Appender, Checker, OutputError, checksum};
-use crate::journal::{DONE_PREFIX, JournalChanges, JournalEntry, MiniBatchEnd};
-use crate::model::{Failure, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex};
+use crate::journal::{
+    DONE_PREFIX, FileEntry, JournalChanges, JournalEntry, MiniBatchEnd, ReceiptBatch,
+};
+use crate::model::{
+    AttemptReceipt, Failure, JobStatus, MiniBatchId, OnConflict, ReceiptRun, Segment, WorkerId, hex,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -114,9 +118,13 @@ impl CommitState {
                     }
                 }
                 CommitRequest::Note { key, value } => group.notes.push((key, Some(value))),
-                CommitRequest::Failure(failure) => group.entries.push(failure_entry(failure)),
+                CommitRequest::Receipt(receipt) => group.receipts.push(*receipt),
+                CommitRequest::Failure(mut failure) => {
+                    group.receipts.extend(failure.receipt.take().map(|receipt| *receipt));
+                    group.entries.push(failure_entry(failure));
+                }
                 CommitRequest::Success(success) => match self.check(&success, &mut group) {
-                    Ok(()) => group.entries.push(success_entry(&success)),
+                    Ok(()) => group.add(&success),
                     Err(CommitRefusal::Fatal(error)) => return Err(error),
                     Err(CommitRefusal::Postpone) => {
                         done.postponed.push(CommitRequest::Success(success));
@@ -154,6 +162,7 @@ impl CommitState {
             entries: group.entries,
             files: group.files,
             notes,
+            receipts: batch(&self.target.receipt_run, group.receipts),
             ..JournalChanges::default()
         };
         let replaced = self.write_header(group.header.as_ref(), &mut changes)?;
@@ -416,6 +425,28 @@ impl CommitState {
     }
 }
 
+impl CommitGroup {
+    /// Adds a success, whose files are in the group.
+    fn add(&mut self, success: &Success) {
+        if let Some(receipt) = &success.receipt {
+            let is_own = |file: &&FileEntry| file.mini_batch == Some(success.id);
+            let own = self.files.iter().rev().take_while(is_own).map(|file| file.length);
+            let mut receipt = (**receipt).clone();
+            receipt.usage.bytes_written = own.fold(success.segment.length, u64::saturating_add);
+            receipt.usage = receipt.usage.capped();
+            self.receipts.push(receipt);
+        }
+        self.entries.push(success_entry(success));
+    }
+}
+
+/// The receipts of a group, for the journal.
+fn batch(run: &ReceiptRun, receipts: Vec<AttemptReceipt>) -> Vec<ReceiptBatch> {
+    let is_empty = receipts.is_empty();
+    let batch = ReceiptBatch { run: run.clone(), receipts, head: String::new() };
+    Some(batch).filter(|_| !is_empty).into_iter().collect()
+}
+
 /// Writes and syncs a new file: the header, then everything from the output.
 fn copy_with_header(
     header: &[u8],
@@ -466,7 +497,7 @@ fn success_entry(success: &Success) -> JournalEntry {
 }
 
 fn failure_entry(failure: FinalFailure) -> JournalEntry {
-    let FinalFailure { id, attempts, worker, items, failure, stamp } = failure;
+    let FinalFailure { id, attempts, worker, items, failure, stamp, receipt: _ } = failure;
     let Failure { kind, mut message, .. } = failure;
     // An entry script may send a message of the maximum frame length for every mini-batch.
     message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));

@@ -1,7 +1,9 @@
 //! Requests to the committer, and its replies.
 
 use super::error::CommitError;
-use crate::model::{Failure, ItemCounts, MiniBatchId, OutputHeader, Segment, WorkerId};
+use crate::model::{
+    AttemptReceipt, Failure, ItemCounts, MiniBatchId, OutputHeader, Segment, WorkerId,
+};
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -9,6 +11,8 @@ pub(crate) enum CommitRequest {
     Success(Success),
     /// A mini-batch failed for good.
     Failure(FinalFailure),
+    /// The receipt of an attempt that does not end its mini-batch.
+    Receipt(Box<AttemptReceipt>),
     /// A worker is gone. Its part file may be closed after all earlier requests have been handled.
     WorkerGone(WorkerId),
     /// A worker has ended normally, after `shutdown`, and writes nothing more. What `init` or `shutdown` left
@@ -50,6 +54,8 @@ pub(crate) struct Success {
     pub has_files: bool,
     /// The stamp of the mini-batch's descriptor and files.
     pub stamp: u64,
+    /// The attempt's receipt. `None` if no worker had the attempt.
+    pub receipt: Option<Box<AttemptReceipt>>,
 }
 
 /// A mini-batch that will not be tried again.
@@ -67,6 +73,8 @@ pub(crate) struct FinalFailure {
     pub failure: Failure,
     /// The stamp of the mini-batch's descriptor and files.
     pub stamp: u64,
+    /// The attempt's receipt. `None` if no worker had the attempt.
+    pub receipt: Option<Box<AttemptReceipt>>,
 }
 
 /// A reply of the committer. If [`Committer::end_job`](super::Committer::end_job) was called, but the channel

@@ -7,7 +7,7 @@ use super::successor::SuccessorWatch;
 use super::target::CommitTarget;
 use super::worker_parts::Parts;
 use crate::journal::{FileEntry, Journal, JournalEntry};
-use crate::model::WorkerId;
+use crate::model::{AttemptReceipt, WorkerId};
 use std::path::PathBuf;
 
 /// Everything that the committer writes to.
@@ -41,10 +41,14 @@ pub(super) struct CommitGroup {
     /// Workers that ended normally, if they left files.
     pub(super) done: Vec<WorkerId>,
     pub(super) notes: Vec<(String, Option<String>)>,
+    pub(super) receipts: Vec<AttemptReceipt>,
 }
 
 impl CommitGroup {
     pub(super) fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.done.is_empty() && self.notes.is_empty()
+        self.entries.is_empty()
+            && self.done.is_empty()
+            && self.notes.is_empty()
+            && self.receipts.is_empty()
     }
 }

@@ -2,7 +2,7 @@
 
 use super::saved::SavedResults;
 use super::worker_folders::WorkerFolders;
-use crate::model::OnConflict;
+use crate::model::{OnConflict, ReceiptRun};
 use std::error::Error;
 use std::fmt;
 use std::fs::File;
@@ -35,6 +35,8 @@ pub(crate) struct CommitTarget {
     /// How the output is made at the job's end from `output_file`, or from each part. `None` if rows are
     /// appended to the output itself.
     pub conversion: Option<OutputConversion>,
+    /// What the receipts of this run have in common.
+    pub receipt_run: ReceiptRun,
 }
 
 /// Makes the output from the appended rows: reads the first file and writes the second, which must hold the

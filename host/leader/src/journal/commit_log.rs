@@ -197,6 +197,7 @@ impl Journal {
         self.for_each(EntryOrder::Commit, |committed| content.entries.push(committed.entry))?;
         content.notes =
             self.notes("")?.into_iter().map(|(key, value)| (key, Some(value))).collect();
+        content.receipts = self.receipts()?;
         let directory = directory_id(self.path());
         Ok(LogState { job_state, directory, job: self.job()?, content, status: self.finished()? })
     }

@@ -1,6 +1,8 @@
 //! The content of the journal.
 
-use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
+use crate::model::{
+    AttemptReceipt, FailureKind, ItemCounts, MiniBatchId, ReceiptRun, Segment, WorkerId,
+};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -91,6 +93,17 @@ pub struct FileEntry {
     pub length: u64,
 }
 
+/// Receipts of one run, in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiptBatch {
+    /// The run.
+    pub run: ReceiptRun,
+    /// The receipts.
+    pub receipts: Vec<AttemptReceipt>,
+    /// The hash of the last one, in hexadecimal. Empty until the journal has computed it.
+    pub head: String,
+}
+
 /// The changes that are written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -114,6 +127,9 @@ pub struct JournalChanges {
     /// Notes to write. A note without a value is removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<(String, Option<String>)>,
+    /// Receipts of attempts.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub receipts: Vec<ReceiptBatch>,
 }
 
 impl JournalChanges {

@@ -46,6 +46,9 @@ pub enum JournalError {
         /// What was found. It is part of the message, so it is not an error source.
         damage: JournalDamage,
     },
+    /// The journal cannot be copied in order to read it.
+    #[error("the journal {0} cannot be read: {1}")]
+    NotCopied(PathBuf, #[source] io::Error),
     /// Another version of Sandmill wrote the journal.
     #[error(
         "the journal {path} has format {found}, and this version of sandmill reads only format {known}: \
@@ -156,6 +159,9 @@ pub enum JournalDamage {
     /// The time at which the job began is malformed.
     #[error("{0:?} is not a point in time")]
     Time(String),
+    /// The sums of the job's receipts are malformed.
+    #[error("{0:?} are not sums of receipts")]
+    Receipts(String),
     /// The status with which the job ended is unknown.
     #[error("{0:?} is not a status of a job")]
     Status(String),

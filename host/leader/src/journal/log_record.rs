@@ -1,6 +1,6 @@
 //! The content of the commit log's records.
 
-use super::{JobIdentity, JournalChanges};
+use super::{JobIdentity, JournalChanges, ReceiptBatch};
 use crate::model::JobStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -61,9 +61,14 @@ pub struct LogState {
 }
 
 impl LogRecord {
-    /// The payload of the record for these changes and this end of the job.
-    pub(super) fn bytes(changes: &JournalChanges, status: Option<JobStatus>) -> Vec<u8> {
-        let changes = changes.clone();
+    /// The payload of the record for these changes and this end of the job. `receipts` are those of the changes, with
+    /// their hashes.
+    pub(super) fn bytes(
+        changes: &JournalChanges,
+        receipts: Vec<ReceiptBatch>,
+        status: Option<JobStatus>,
+    ) -> Vec<u8> {
+        let changes = JournalChanges { receipts, ..changes.clone() };
         match status {
             Some(status) => Self::End { status, changes },
             None => Self::Changes(changes),

@@ -20,7 +20,7 @@ fn latest(fixture: &JournalFixture) -> RunLog {
 }
 
 /// A journal with a commit log.
-fn logged(fixture: &JournalFixture) -> Journal {
+pub(super) fn logged(fixture: &JournalFixture) -> Journal {
     let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     let first = Journal::first_record(journal.log_state(json!("first")).unwrap());
     let runs = logs(fixture).runs_begun().unwrap();
@@ -52,7 +52,7 @@ fn log_folder(fixture: &JournalFixture) -> PathBuf {
     fixture.path.parent().unwrap().join("store").join(identity().id).join("log")
 }
 
-fn catch_up(path: &Path, fixture: &JournalFixture) -> Result<CommitLog, JournalError> {
+pub(super) fn catch_up(path: &Path, fixture: &JournalFixture) -> Result<CommitLog, JournalError> {
     Journal::catch_up(path, &latest(fixture))
 }
 
@@ -98,7 +98,12 @@ fn a_journal_that_is_older_than_its_log_catches_up() {
     let mut journal = logged(&fixture);
     commit(&mut journal, &[succeeded(5, 100)]).unwrap();
     let changes = JournalChanges { entries: vec![failed(6)], ..JournalChanges::default() };
-    journal.log.as_mut().unwrap().append(&log_record::LogRecord::bytes(&changes, None)).unwrap();
+    journal
+        .log
+        .as_mut()
+        .unwrap()
+        .append(&log_record::LogRecord::bytes(&changes, Vec::new(), None))
+        .unwrap();
     drop(journal);
     for _ in 0..2 {
         catch_up(&fixture.path, &fixture).unwrap();

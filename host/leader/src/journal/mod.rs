@@ -4,7 +4,8 @@
 //!
 //! [`Journal`] is the interface, `schema` defines the tables, and `entry` defines the meaning of their rows.
 //! `commit_log` connects the journal to the commit log in the job's store, if the job has one. `log_reader`
-//! applies the log's records to a journal, and `log_record` defines them.
+//! applies the log's records to a journal, and `log_record` defines them. `receipt_chain` writes the receipts of attempts,
+//! and `receipt_reader` reads and checks them.
 
 mod commit_log;
 mod entry;
@@ -13,6 +14,10 @@ mod log_reader;
 mod log_record;
 #[cfg(test)]
 mod log_tests;
+mod receipt_chain;
+mod receipt_reader;
+#[cfg(test)]
+mod receipt_tests;
 mod schema;
 mod store;
 #[cfg(test)]
@@ -22,9 +27,10 @@ mod unreadable;
 pub use commit_log::{LogSummary, directory_id, remove_journal};
 pub use entry::{
     Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalEntry,
-    MiniBatchEnd,
+    MiniBatchEnd, ReceiptBatch,
 };
 pub use error::{JournalDamage, JournalError};
 pub use log_record::{DONE_PREFIX, LogState};
+pub use receipt_reader::{BrokenReceipt, ReceiptReader, SealedReceipt};
 pub use store::{Journal, journal_files};
 pub use unreadable::{UnreadableFile, unreadable_note};

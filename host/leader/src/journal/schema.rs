@@ -5,7 +5,10 @@ use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use rusqlite::{Row, Statement, params};
 
 /// The format of this build, stored in SQLite's `user_version`. A new database has 0.
-pub(super) const VERSION: i64 = 3;
+pub(super) const VERSION: i64 = 4;
+
+/// The format before this one, which is the same without receipts. [`Journal::open`](super::Journal::open) adds them.
+pub(super) const BEFORE_RECEIPTS: i64 = 3;
 
 /// Creates the tables. `job` holds identity, status, settings and notes by key. `position` is the commit
 /// order of mini-batches. The offsets of rows in the output are not stored: they follow from the positions,

@@ -1,12 +1,13 @@
 //! Reads and writes the journal.
 
 use super::log_record::{LogRecord, POSITION_KEY};
+use super::receipt_chain::{self, ChainError, ReceiptChain, ReceiptRow, TOTALS_KEY};
 use super::{
     Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalDamage,
-    JournalError, schema,
+    JournalError, ReceiptBatch, schema,
 };
 use crate::fail_point;
-use crate::model::{JobStatus, MiniBatchId};
+use crate::model::{JobStatus, MiniBatchId, ReceiptTotals, hex};
 use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Transaction, params};
 use sandmill_commit_log::{CommitLog, LogPosition};
@@ -31,6 +32,8 @@ pub struct Journal {
     pub(super) log: Option<CommitLog>,
     /// The content of `job.json` for snapshots of the log.
     pub(super) job_state: serde_json::Value,
+    /// The end of the chain of receipts.
+    receipts: ReceiptChain,
 }
 
 /// The prefix of the keys of settings.
@@ -62,6 +65,7 @@ impl Journal {
             is_new: true,
             log: None,
             job_state: serde_json::Value::Null,
+            receipts: ReceiptChain::new(job),
         })
     }
 
@@ -71,8 +75,10 @@ impl Journal {
             return Err(JournalError::Missing(path.to_owned()));
         }
         keep_private(path);
-        let connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
-        use_wal(&connection).map_err(|e| JournalError::from_sqlite(path, e))?;
+        let mut connection = open(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        use_wal(&connection)
+            .and_then(|()| add_receipts(&mut connection))
+            .map_err(|e| JournalError::from_sqlite(path, e))?;
         let counts = CommittedCounts::default();
         let path = path.to_owned();
         let mut journal = Self {
@@ -83,6 +89,7 @@ impl Journal {
             is_new: false,
             log: None,
             job_state: serde_json::Value::Null,
+            receipts: ReceiptChain::default(),
         };
         let found = journal.version().map_err(|e| journal.failed(e))?;
         if found != schema::VERSION {
@@ -93,7 +100,41 @@ impl Journal {
             });
         }
         journal.count()?;
+        journal.receipts = journal.read_receipts()?;
         Ok(journal)
+    }
+
+    /// The sums of all receipts.
+    pub fn receipt_totals(&self) -> &ReceiptTotals {
+        &self.receipts.totals
+    }
+
+    fn read_receipts(&self) -> Result<ReceiptChain, JournalError> {
+        let job = self.job()?;
+        let Some(totals) = self.value(TOTALS_KEY)? else { return Ok(ReceiptChain::new(&job)) };
+        let chain = ReceiptChain::continued(&job, &totals);
+        chain.ok_or_else(|| self.corrupt(JournalDamage::Receipts(totals)))
+    }
+
+    /// All receipts, those of one run after the other.
+    pub(super) fn receipts(&self) -> Result<Vec<ReceiptBatch>, JournalError> {
+        let failed = |e| self.failed(e);
+        let mut batches: Vec<ReceiptBatch> = Vec::new();
+        let mut select = self.connection.prepare(receipt_chain::SELECT).map_err(failed)?;
+        let rows = select.query_map([0, i64::MAX], receipt_chain::read).map_err(failed)?;
+        for row in rows {
+            let ReceiptRow { run, receipt, hash, .. } = row.map_err(failed)?;
+            match batches.last_mut().filter(|batch| batch.run == run) {
+                Some(batch) => {
+                    batch.receipts.push(receipt);
+                    batch.head = hex(hash);
+                }
+                None => {
+                    batches.push(ReceiptBatch { run, receipts: vec![receipt], head: hex(hash) });
+                }
+            }
+        }
+        Ok(batches)
     }
 
     /// The journal's file.
@@ -159,7 +200,7 @@ impl Journal {
     ) -> Result<(), JournalError> {
         let mut counts = self.counts;
         let mut position = self.position;
-        let Self { path, connection, log, .. } = self;
+        let Self { path, connection, log, receipts, .. } = self;
         let failed = |e| JournalError::from_sqlite(path, e);
         let transaction = connection.transaction().map_err(failed)?;
         delete_removed(&transaction, changes).map_err(failed)?;
@@ -186,13 +227,24 @@ impl Journal {
             }
         }
         insert_files_and_notes(&transaction, changes).map_err(failed)?;
+        let mut chain = None;
+        let mut sealed = Vec::new();
+        if !changes.receipts.is_empty() {
+            let chain = chain.insert(receipts.clone());
+            sealed = chain.add(&transaction, &changes.receipts).map_err(|error| match error {
+                ChainError::Sqlite(error) => failed(error),
+                ChainError::OtherChain => JournalError::OtherLog {
+                    what: "has receipts that do not continue those of the journal".to_owned(),
+                },
+            })?;
+        }
         insert_status(&transaction, status).map_err(failed)?;
         // The log comes last, after everything that could refuse the changes, and before the commit. If this
         // process is killed in between, the next run reads the record in the log and writes it here.
         let position_in_log = match (log_write, log.as_mut()) {
             (LogWrite::Recorded(at), _) => Some(at),
             (LogWrite::Append, Some(log)) => {
-                let at = log.append(&LogRecord::bytes(changes, status))?;
+                let at = log.append(&LogRecord::bytes(changes, sealed, status))?;
                 fail_point::pass("log-appended");
                 Some(at)
             }
@@ -208,6 +260,9 @@ impl Journal {
             return Err(failed(error));
         }
         (self.counts, self.position) = (counts, position);
+        if let Some(chain) = chain {
+            self.receipts = chain;
+        }
         Ok(())
     }
 
@@ -398,6 +453,7 @@ fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Resul
     connection.pragma_update_and_check(None, "journal_mode", "MEMORY", |_| Ok(()))?;
     let transaction = connection.transaction()?;
     transaction.execute_batch(schema::CREATE)?;
+    transaction.execute_batch(receipt_chain::CREATE)?;
     let created = job.created.to_string();
     for (key, value) in [
         ("name", &job.name),
@@ -411,6 +467,18 @@ fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Resul
         let row = params![format!("{SETTING_PREFIX}{name}"), value];
         transaction.execute("INSERT OR REPLACE INTO job VALUES (?1, ?2)", row)?;
     }
+    transaction.pragma_update(None, "user_version", schema::VERSION)?;
+    transaction.commit()
+}
+
+/// Adds the tables of receipts to a journal of the format before.
+fn add_receipts(connection: &mut Connection) -> rusqlite::Result<()> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version != schema::BEFORE_RECEIPTS {
+        return Ok(());
+    }
+    let transaction = connection.transaction()?;
+    transaction.execute_batch(receipt_chain::CREATE)?;
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
     transaction.commit()
 }

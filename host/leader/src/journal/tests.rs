@@ -241,7 +241,7 @@ fn a_missing_or_foreign_journal_is_refused() {
     raw.pragma_update(None, "user_version", 8).unwrap();
     drop(raw);
     let error = Journal::open(&fixture.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &fixture), @"the journal JOURNAL has format 8, and this version of sandmill reads only format 3: use the version that started the job");
+    insta::assert_snapshot!(text(&error, &fixture), @"the journal JOURNAL has format 8, and this version of sandmill reads only format 4: use the version that started the job");
 
     let nowhere = fixture.path.with_file_name("no-such-folder").join("journal.sqlite");
     let error = Journal::create(&nowhere, &identity()).unwrap_err();

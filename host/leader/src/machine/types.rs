@@ -3,7 +3,8 @@
 use super::job::{JobAction, JobMessage, SettledMiniBatch};
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, CallStats, Failure, JobResult, MiniBatch, MiniBatchId, WorkerExit, WorkerId,
+    AttemptReceipt, AttemptReport, CallStats, Failure, JobResult, MiniBatch, MiniBatchId,
+    WorkerExit, WorkerId,
 };
 use crate::protocol::Assignment;
 use sandmill_node::machine::{NodeAction, NodeMessage};
@@ -84,6 +85,7 @@ pub(super) enum MachineAction {
     Kill(WorkerId),
     /// Put the rows and files of an ended mini-batch into the output, and its end into the journal.
     Commit(SettledMiniBatch),
+    Receipt(Box<AttemptReceipt>),
     Emit(EventKind),
     /// The job is over. Always the last action.
     Finish(Box<JobResult>),
@@ -107,6 +109,7 @@ impl From<JobAction> for MachineAction {
     fn from(action: JobAction) -> Self {
         match action {
             JobAction::Commit(settled) => Self::Commit(settled),
+            JobAction::Receipt(receipt) => Self::Receipt(receipt),
             JobAction::Emit(kind) => Self::Emit(kind),
             JobAction::Finish(result) => Self::Finish(result),
         }

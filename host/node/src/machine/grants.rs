@@ -2,7 +2,7 @@
 
 use super::worker::{Activity, HeldAttempt};
 use super::{NodeAction, NodeMachine};
-use crate::model::{AttemptReport, Failure, FailureKind, MiniBatchId, WorkerId};
+use crate::model::{AttemptReport, AttemptUsage, Failure, FailureKind, MiniBatchId, WorkerId};
 use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, Grant, NodeNews};
 use std::collections::VecDeque;
@@ -144,7 +144,9 @@ impl NodeMachine {
         let restarts_slowly =
             worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
         let awaits_decision = failure.is_some_and(|failure| held.awaits_decision(failure));
-        self.report(NodeNews::Finished { worker: id, age, has_run, report });
+        // The caller measures what the attempt used.
+        let usage = AttemptUsage::default();
+        self.report(NodeNews::Finished { worker: id, age, has_run, usage, report });
         match (self.is_ending || has_retired, drops_next) {
             // If the disk is full, the leader ends the job immediately.
             _ if disk_is_full => {}
@@ -262,7 +264,9 @@ impl NodeMachine {
             let since = |at: Duration| self.now.saturating_sub(at);
             let age = since(picked);
             let run = running.map(since);
+            // The caller measures what the attempt used.
             let process_seconds = 0.0;
+            let usage = AttemptUsage::default();
             self.report(NodeNews::Lost {
                 worker: id,
                 id: first.id,
@@ -270,6 +274,7 @@ impl NodeMachine {
                 age,
                 run,
                 process_seconds,
+                usage,
                 failure,
             });
         }

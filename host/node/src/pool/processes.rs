@@ -240,10 +240,15 @@ impl Pool {
         }
     }
 
-    /// Seconds of processor time, user and system, that a worker has used so far. `None` if the worker is
-    /// gone.
-    pub fn processor_seconds(&self, worker: WorkerId) -> Option<f64> {
-        self.workers.get(&worker)?.process.processor_seconds()
+    /// The CPU time that a worker's process has used so far, user and system, in microseconds. `None` if the worker
+    /// is gone.
+    pub fn cpu_us(&self, worker: WorkerId) -> Option<u64> {
+        self.workers.get(&worker)?.process.cpu_us()
+    }
+
+    /// The highest memory of a worker's process so far, in bytes. `None` if the worker is gone.
+    pub fn peak_memory(&self, worker: WorkerId) -> Option<u64> {
+        self.workers.get(&worker)?.process.peak_memory()
     }
 
     /// Kills a worker immediately. Its `Exited` event still follows.

@@ -2,7 +2,7 @@
 //!
 //! - `caller`: finds the token of a request; `extract`: reads the other parts of it; `paging`: lists in pages;
 //! - `jobs`, `submit` (with `submit_body` and `submit_form`), `actions`: jobs; `inside`, `failed_items`: what happens inside a job; `events`: its progress as it changes;
-//! - `logs`, `outputs`, `files`: the files of a job;
+//! - `logs`, `outputs`, `files`: the files of a job; `receipts`: what jobs and tenants have used;
 //! - `components`: uploaded entry scripts; `tenants`, `tokens`, `audit`: for operators and owners;
 //! - `health`: whether the server works, and its figures; `router`: all of them together.
 //!
@@ -23,6 +23,7 @@ mod jobs;
 mod logs;
 mod outputs;
 mod paging;
+mod receipts;
 mod router;
 mod router_limits;
 mod submit;

@@ -2,8 +2,8 @@
 
 use super::router_limits::MOST_JSON;
 use super::{
-    actions, audit, components, events, failed_items, health, inside, jobs, logs, outputs, submit,
-    tenants, tokens,
+    actions, audit, components, events, failed_items, health, inside, jobs, logs, outputs,
+    receipts, submit, tenants, tokens,
 };
 use crate::app::Server;
 use axum::Router;
@@ -45,6 +45,9 @@ fn documented() -> OpenApiRouter<Arc<Server>> {
         .routes(routes!(failed_items::list_failed_items))
         .routes(routes!(outputs::list_outputs))
         .routes(routes!(logs::list_logs))
+        .routes(routes!(receipts::show_receipt))
+        .routes(routes!(receipts::list_receipts))
+        .routes(routes!(receipts::show_usage))
         .routes(routes!(components::list_components))
         .routes(routes!(components::show_component))
         .routes(routes!(tenants::add_tenant, tenants::list_tenants))

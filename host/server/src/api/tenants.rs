@@ -161,10 +161,10 @@ pub(crate) fn listed_tenants(
     Ok(Page::new(items, limit, |tenant: &TenantBody| tenant.name.to_string()))
 }
 
-/// The tenant of this name, if the caller may see it.
+/// The tenant with this name, if the caller may see it.
 ///
 /// # Errors
-/// If there is no such tenant, or the caller may not see it.
+/// If there is no such tenant, or it is another one: the caller cannot tell these apart.
 pub(crate) fn visible_tenant(
     server: &Server,
     caller: &Caller,

@@ -1,7 +1,7 @@
 //! Attempts: how they end, retries, commits, and what counts as failed.
 
 use super::granted::GrantedMiniBatch;
-use super::performer::{AttemptWorker, LostAttempt};
+use super::performer::{AttemptCost, AttemptWorker, LostAttempt};
 use super::queue::PendingMiniBatch;
 use super::types::{Committing, SettledMiniBatch};
 use super::{JobAction, JobMachine};
@@ -9,7 +9,8 @@ use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
-    ItemLocation, MiniBatch, MiniBatchId, MiniBatchWork, WorkerId, counted,
+    ItemLocation, MiniBatch, MiniBatchId, MiniBatchWork, NotBillable, ReceiptEnd, WorkerId,
+    counted,
 };
 use crate::protocol::Assignment;
 use std::time::Duration;
@@ -29,14 +30,14 @@ impl JobMachine {
         &mut self,
         by: AttemptWorker,
         granted: GrantedMiniBatch,
-        LostAttempt { age, run, process_seconds }: LostAttempt,
+        LostAttempt { run, process_seconds, cost }: LostAttempt,
         failure: Failure,
     ) {
         let pending = &granted.pending;
         let mini_batch = &pending.mini_batch;
         let items = ItemCounts::from_returned(mini_batch.planned_items(), 0);
         let report = AttemptReport {
-            elapsed_seconds: age.as_secs_f64(),
+            elapsed_seconds: cost.ended.saturating_sub(cost.started).as_secs_f64(),
             process_seconds,
             run: CallStats { seconds: run.map_or(0.0, |run| run.as_secs_f64()), fuel: None },
             ..AttemptReport::new(
@@ -47,8 +48,7 @@ impl JobMachine {
                 Err(failure),
             )
         };
-        let started = self.now.saturating_sub(age);
-        self.attempt_ended(by, granted, started, Box::new(report));
+        self.attempt_ended(by, granted, cost, Box::new(report));
     }
 
     /// Handles the end of an attempt. If its twin continues, a failure does not count, and a success ends the twin.
@@ -56,19 +56,23 @@ impl JobMachine {
         &mut self,
         by: AttemptWorker,
         mut granted: GrantedMiniBatch,
-        started: Duration,
+        cost: AttemptCost,
         report: Box<AttemptReport>,
     ) {
         if report.outcome.is_err() && !granted.is_over() {
             self.progressed();
-            self.emit_attempt(by.worker, &granted.pending, started, report, true);
+            let end = ReceiptEnd::of(&report.outcome);
+            let not_billable = end.not_billable.or(Some(NotBillable::Duplicate));
+            let end = ReceiptEnd { not_billable, ..end };
+            self.issue(by, (report.id, report.attempt), &cost, end);
+            self.emit_attempt(by.worker, &granted.pending, cost.started, report, true);
             granted.note_failure();
             return self.keep_granted(granted);
         }
         if let Some(twin) = granted.remove_last() {
             self.cancel_twin(&twin, (report.id, report.attempt), by.worker);
         }
-        self.settle(by, granted.pending, started, report);
+        self.settle(by, granted.pending, cost, report);
     }
 
     /// Decides on a mini-batch without other attempts. A success goes to the journal. A failure is retried, or goes to
@@ -77,13 +81,16 @@ impl JobMachine {
         &mut self,
         by: AttemptWorker,
         pending: PendingMiniBatch,
-        started: Duration,
+        cost: AttemptCost,
         mut report: Box<AttemptReport>,
     ) {
         self.progressed();
+        let attempt = (report.id, report.attempt);
+        let end = ReceiptEnd::of(&report.outcome);
         if let Err(failure) = &report.outcome
             && failure.kind == FailureKind::NoSpace
         {
+            self.issue(by, attempt, &cost, end);
             // The disk is full. The mini-batch does not count as failed, because a resumed job can run it
             // once there is space.
             return self.fail(EndedBy::Commit, failure.message.clone());
@@ -95,9 +102,10 @@ impl JobMachine {
         if report.outcome.is_err() {
             self.no_pause_until = self.now + RetryPolicy::NO_PAUSE_AFTER_FAILURE;
             let will_retry = retry_after.is_some() && self.ending.is_none();
-            self.emit_attempt(by.worker, &pending, started, report.clone(), will_retry);
+            self.emit_attempt(by.worker, &pending, cost.started, report.clone(), will_retry);
         }
         if let Some(failure) = retry_after {
+            self.issue(by, attempt, &cost, end);
             // Once the job's end is decided, nothing is retried.
             if self.ending.is_none() {
                 self.queue.push_back(pending.retry(by, &failure, self.turns()));
@@ -108,13 +116,15 @@ impl JobMachine {
             // The committer would never answer. A resumed job runs the mini-batch again.
             return;
         }
-        self.act(JobAction::Commit(SettledMiniBatch { worker: by.worker, report: report.clone() }));
+        let receipt = self.receipt(by, attempt, &cost, end);
+        let settled = SettledMiniBatch { worker: by.worker, report: report.clone(), receipt };
+        self.act(JobAction::Commit(settled));
         let id = pending.mini_batch.id;
         let failed = report.outcome.is_err();
         let items = report.items;
         self.note_first_failure(by.worker, &report);
         let is_short = report.is_short;
-        self.committing.insert(id, Committing { pending, by, report, started });
+        self.committing.insert(id, Committing { pending, by, report, cost });
         if failed {
             self.failed += 1;
             self.items += items;
@@ -160,7 +170,7 @@ impl JobMachine {
         self.null_numbers = self.null_numbers.saturating_add(done.report.null_numbers);
         self.warn_of_surplus(id, surplus);
         self.count_unknown_keys(&done.pending.mini_batch, done.report.unknown_keys.as_ref());
-        self.emit_attempt(done.by.worker, &done.pending, done.started, done.report, false);
+        self.emit_attempt(done.by.worker, &done.pending, done.cost.started, done.report, false);
     }
 
     /// Handles a rejection by the committer: the attempt has failed after all.
@@ -176,7 +186,7 @@ impl JobMachine {
         done.report.is_short = false;
         done.report.unknown_keys = None;
         done.report.failed_items.clear();
-        self.settle(done.by, done.pending, done.started, done.report);
+        self.settle(done.by, done.pending, done.cost, done.report);
     }
 
     fn emit_attempt(

@@ -11,7 +11,7 @@ use super::granted::GrantedMiniBatch;
 use super::queue::PendingMiniBatch;
 use super::unplanned::UnplannedAttempt;
 use crate::event::EventKind;
-use crate::model::{MiniBatchId, NodeId};
+use crate::model::{MiniBatchId, NodeId, ReceiptEnd};
 use crate::protocol::{ContinuedAttempt, NodeNews, Order};
 use std::time::Duration;
 
@@ -79,6 +79,7 @@ impl JobMachine {
         let Some(mut granted) = self.granted.remove(&id) else { return false };
         while let Some(other) = granted.remove_last() {
             self.order(other.node, Order::Cancel { id, attempt: number });
+            self.issue_unmeasured((id, number), &other, ReceiptEnd::DUPLICATE);
         }
         self.adopt(granted.pending, node, continued);
         true

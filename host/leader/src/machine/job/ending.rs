@@ -128,6 +128,7 @@ impl JobMachine {
     }
 
     fn report_end(&mut self) {
+        self.issue_rest();
         let Some(ending) = self.ending.take() else { return };
         self.finished = true;
         self.report_null_numbers();
@@ -160,6 +161,7 @@ impl JobMachine {
             os_sandbox: Default::default(),
             runtime: None,
             mixed_backends: std::mem::take(&mut self.mixed_backends).into_iter().collect(),
+            receipts: None,
         };
         self.act(JobAction::Finish(Box::new(result)));
     }

@@ -14,7 +14,7 @@ pub(super) struct GrantedMiniBatch {
 }
 
 /// An attempt that was granted to a node.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct GrantedAttempt {
     pub(super) node: NodeId,
     /// The worker that is inside `run` for this attempt. `None` before `run` begins.

@@ -20,6 +20,7 @@ mod node;
 mod nodes;
 mod performer;
 mod queue;
+mod receipts;
 mod state;
 mod thresholds;
 mod twins;

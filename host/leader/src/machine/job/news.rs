@@ -2,7 +2,7 @@
 
 use super::JobMachine;
 use super::granted::GrantedMiniBatch;
-use super::performer::{AttemptWorker, LostAttempt};
+use super::performer::{AttemptCost, AttemptWorker, LostAttempt};
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, OtherWorkers, WorkersStanding};
@@ -29,7 +29,8 @@ impl JobMachine {
             NodeNews::Started { worker, id: batch, attempt } => {
                 self.on_started(id, worker, (batch, attempt));
             }
-            NodeNews::Finished { worker, age, has_run, report } => {
+            NodeNews::Finished { worker, age, has_run, usage, report } => {
+                self.issue_earlier(id, (report.id, report.attempt), Some(worker));
                 let Some(granted) = self.remove_granted(id, (report.id, report.attempt)) else {
                     return;
                 };
@@ -38,24 +39,39 @@ impl JobMachine {
                     self.count_begun(granted.pending.attempt);
                 }
                 let by = AttemptWorker { node: id, worker };
+                let cost = self.measured(age, usage);
                 // A node on this machine has checked this already.
                 if !report.fits(granted.pending.mini_batch.planned_items()) {
                     let text = "its node reported what does not fit to the mini-batch";
                     let failure = Failure::new(FailureKind::WorkerDied, text);
-                    return self.attempt_lost(by, granted, LostAttempt::default(), failure);
+                    let cost = AttemptCost { started: self.now, ..cost };
+                    let lost = LostAttempt { run: None, process_seconds: 0.0, cost };
+                    return self.attempt_lost(by, granted, lost, failure);
                 }
                 if report.outcome.is_ok() {
                     self.times.add(age);
                 }
-                self.attempt_ended(by, granted, self.now.saturating_sub(age), report);
+                self.attempt_ended(by, granted, cost, report);
             }
-            NodeNews::Lost { worker, id: batch, attempt, age, run, process_seconds, failure } => {
+            NodeNews::Lost {
+                worker,
+                id: batch,
+                attempt,
+                age,
+                run,
+                process_seconds,
+                usage,
+                failure,
+            } => {
+                self.issue_earlier(id, (batch, attempt), Some(worker));
                 let Some(granted) = self.remove_granted(id, (batch, attempt)) else { return };
                 let by = AttemptWorker { node: id, worker };
-                self.attempt_lost(by, granted, LostAttempt { age, run, process_seconds }, failure);
+                let lost = LostAttempt { run, process_seconds, cost: self.measured(age, usage) };
+                self.attempt_lost(by, granted, lost, failure);
             }
             NodeNews::Returned(attempts) => {
                 for attempt in attempts.into_iter().rev() {
+                    self.issue_given_back(id, attempt);
                     match self.remove_granted(id, attempt) {
                         Some(granted) if granted.is_over() => self.put_back(granted.pending),
                         Some(granted) => self.keep_granted(granted),
@@ -190,6 +206,7 @@ impl JobMachine {
     }
 
     fn on_started(&mut self, node: NodeId, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
+        self.issue_earlier(node, (id, attempt), Some(worker));
         let granted = self.granted.get_mut(&id);
         let granted = granted.filter(|granted| granted.pending.attempt == attempt);
         let Some(begun) = granted.and_then(|granted| granted.attempt_on(node)) else { return };

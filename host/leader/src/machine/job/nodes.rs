@@ -1,12 +1,13 @@
 //! The nodes of a job: joining, loss, and how many workers each node should run.
 
 use super::JobMachine;
+use super::granted::GrantedAttempt;
 use super::node::{JobNode, REPEAT_AFTER};
-use super::performer::{AttemptWorker, LostAttempt};
+use super::performer::{AttemptCost, AttemptWorker, LostAttempt};
 use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
-use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, WorkerId, count_u32};
+use crate::model::{Failure, FailureKind, JobStatus, MiniBatchId, NodeId, ReceiptEnd, count_u32};
 use crate::protocol::{Order, WorkersEnd};
 use std::time::Duration;
 
@@ -42,24 +43,33 @@ impl JobMachine {
         self.lost_init_failures =
             self.lost_init_failures.saturating_add(lost.standing.init_failures);
         let granted = self.granted.iter_mut();
-        let attempts =
-            granted.filter_map(|(id, granted)| Some((*id, granted.remove(node)?.runs_on)));
-        let mut attempts: Vec<(MiniBatchId, Option<WorkerId>)> = attempts.collect();
+        let attempts = granted.filter_map(|(id, granted)| Some((*id, granted.remove(node)?)));
+        let mut attempts: Vec<(MiniBatchId, GrantedAttempt)> = attempts.collect();
         // Put back the last mini-batch first, so that the first one ends up at the front of the queue.
-        attempts.sort_unstable();
-        for (id, runs_on) in attempts.into_iter().rev() {
+        attempts.sort_unstable_by_key(|(id, _)| *id);
+        for (id, attempt) in attempts.into_iter().rev() {
             let Some(mut granted) = self.granted.remove(&id) else { continue };
+            let runs_on = attempt.runs_on;
             granted.pending.losses += u32::from(runs_on.is_some());
+            let is_hopeless =
+                granted.is_over() && granted.pending.losses >= RetryPolicy::MAX_NODE_LOSSES;
+            if !is_hopeless {
+                let number = granted.pending.attempt;
+                self.issue_unmeasured((id, number), &attempt, ReceiptEnd::NODE_LOST);
+            }
             match runs_on {
                 _ if !granted.is_over() => self.keep_granted(granted),
-                Some(worker) if granted.pending.losses >= RetryPolicy::MAX_NODE_LOSSES => {
+                Some(worker) if is_hopeless => {
                     let text = format!(
                         "{} nodes were lost while they ran it",
                         RetryPolicy::MAX_NODE_LOSSES
                     );
                     let failure = Failure::new(FailureKind::WorkerDied, text);
                     let by = AttemptWorker { node, worker };
-                    self.attempt_lost(by, granted, LostAttempt::default(), failure);
+                    let cost = self.unmeasured(attempt.since);
+                    let cost = AttemptCost { end: Some(ReceiptEnd::NODE_LOST), ..cost };
+                    let lost = LostAttempt { run: None, process_seconds: 0.0, cost };
+                    self.attempt_lost(by, granted, lost, failure);
                 }
                 _ => self.put_back(granted.pending),
             }

@@ -12,7 +12,7 @@ use super::granted::{GrantedAttempt, GrantedMiniBatch};
 use super::node::JobNode;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
-use crate::model::{MiniBatchId, NodeId, WorkerId};
+use crate::model::{MiniBatchId, NodeId, ReceiptEnd, WorkerId};
 use crate::protocol::{Grant, Order};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -127,6 +127,7 @@ impl JobMachine {
         by: WorkerId,
     ) {
         self.order(twin.node, Order::Cancel { id, attempt });
+        self.issue_unmeasured((id, attempt), twin, ReceiptEnd::DUPLICATE);
         if let Some(worker) = twin.runs_on {
             let worker = worker.to_string();
             self.emit(EventKind::AttemptCancelled { worker, id, attempt, by: by.to_string() });

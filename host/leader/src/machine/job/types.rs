@@ -1,10 +1,11 @@
 //! The messages and outputs of a job's state machine, and its records of attempts.
 
-use super::performer::AttemptWorker;
+use super::performer::{AttemptCost, AttemptWorker};
 use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::model::{
-    AttemptReport, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId, NodeId, WorkerId,
+    AttemptReceipt, AttemptReport, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId,
+    NodeId, WorkerId,
 };
 use crate::protocol::{NodeNews, Order};
 use std::time::Duration;
@@ -61,6 +62,9 @@ pub enum JobMessage {
 /// What the leader must do for a job.
 #[derive(Clone, Debug)]
 pub enum JobAction {
+    /// Put the receipt of an attempt into the journal that is not the last one of its mini-batch, or whose end does not
+    /// count.
+    Receipt(Box<AttemptReceipt>),
     /// Put the rows and files of an ended mini-batch into the output, and its end into the journal.
     Commit(SettledMiniBatch),
     /// Emit an event.
@@ -95,6 +99,8 @@ pub struct SettledMiniBatch {
     pub worker: WorkerId,
     /// The report of that attempt.
     pub report: Box<AttemptReport>,
+    /// The receipt of that attempt, if it ran.
+    pub receipt: Option<Box<AttemptReceipt>>,
 }
 
 /// An ended attempt that waits for the journal.
@@ -103,7 +109,7 @@ pub(super) struct Committing {
     pub(super) pending: PendingMiniBatch,
     pub(super) by: AttemptWorker,
     pub(super) report: Box<AttemptReport>,
-    pub(super) started: Duration,
+    pub(super) cost: AttemptCost,
 }
 
 /// The decided end of a job, and when the remaining workers are killed.

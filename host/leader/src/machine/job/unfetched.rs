@@ -6,7 +6,7 @@ use super::JobMachine;
 use super::fetch_trouble::{FetchTrouble, may_lack};
 use super::granted::GrantedMiniBatch;
 use super::node::JobNode;
-use super::performer::{AttemptWorker, LostAttempt};
+use super::performer::{AttemptCost, AttemptWorker, LostAttempt};
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::Grant;
@@ -21,6 +21,7 @@ impl JobMachine {
         attempt: (MiniBatchId, u32),
         objects: Vec<UnfetchedObject>,
     ) {
+        self.issue_given_back(node, attempt);
         let Some(mut granted) = self.remove_granted(node, attempt) else { return };
         if !granted.is_over() {
             // The twin continues, and gets no other twin.
@@ -70,7 +71,9 @@ impl JobMachine {
         let failure = Failure::new(FailureKind::WorkerDied, text);
         let worker = WorkerId(node.first_worker().unwrap_or_default());
         let by = AttemptWorker { node, worker };
-        self.attempt_lost(by, granted, LostAttempt::default(), failure);
+        let cost = AttemptCost { has_run: false, ..self.unmeasured(self.now) };
+        let lost = LostAttempt { run: None, process_seconds: 0.0, cost };
+        self.attempt_lost(by, granted, lost, failure);
     }
 
     /// Grants mini-batches whose objects a node could not fetch to other nodes. If there is no other node, the same one

@@ -126,6 +126,7 @@ impl SimulatedWorld {
             self.committer.is_empty() && self.unreported.is_empty(),
             "the job ended before its commits"
         );
+        self.receipts.check_end();
         assert_eq!(result.succeeded_mini_batches, self.counted.succeeded);
         assert_eq!(result.failed_mini_batches, self.counted.failed);
         assert_eq!(result.short_mini_batches, self.counted.short);

@@ -53,6 +53,10 @@ pub(super) struct ClusterCounts {
     pub(super) full: u32,
     /// How often a node with running attempts had to give back workers.
     pub(super) shrunk: u32,
+    /// Receipts of attempts whose node was lost.
+    pub(super) lost: u32,
+    /// Receipts of attempts whose twin counts.
+    pub(super) discarded: u32,
 }
 
 #[derive(Debug)]
@@ -390,6 +394,7 @@ impl Cluster {
         outputs.extend(self.job.decide());
         for output in outputs {
             match output {
+                JobOutput::Do(JobAction::Receipt(receipt)) => self.log.receipts.write(&receipt),
                 JobOutput::Do(JobAction::Commit(settled)) => {
                     self.check_settled(&settled);
                     self.log.append(settled);
@@ -417,6 +422,12 @@ impl Cluster {
                 let is_from_before = reason.starts_with("init failed");
                 assert!(!self.dice.calm || is_from_before, "nothing went wrong: {reason}");
                 self.has_failed = true;
+            }
+            EventKind::Notice { message } if message.contains("could not be written within") => {
+                self.log.receipts.give_up();
+            }
+            EventKind::AttemptStarted { worker, id, attempt } => {
+                self.log.receipts.begin(worker, *id, *attempt);
             }
             EventKind::TwinGranted { node, first_node, .. } => {
                 assert_ne!(node, first_node, "twins on one node");

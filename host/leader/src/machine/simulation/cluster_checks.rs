@@ -50,6 +50,7 @@ impl Cluster {
     }
 
     pub(super) fn check_end(&self, result: &JobResult) {
+        self.log.receipts.check_end();
         match result.ended_by {
             // All mini-batches may have failed.
             None | Some(EndedBy::NothingSucceeded) => {

@@ -2,6 +2,7 @@
 
 use super::super::job::{JobMessage, SettledMiniBatch};
 use super::dice::SimulationRandom;
+use super::receipt_book::ReceiptBook;
 use super::world::SimulatedCounts;
 use crate::model::{Failure, FailureKind, MiniBatchId, MiniBatchSet, Restored};
 use std::collections::{BTreeMap, VecDeque};
@@ -16,6 +17,8 @@ pub(super) struct SimulatedLog {
     pub(super) ended: BTreeMap<MiniBatchId, SettledMiniBatch>,
     /// Results that are in the log, although the leader does not know it yet.
     unreported: Vec<MiniBatchId>,
+    /// The receipts in the log.
+    pub(super) receipts: ReceiptBook,
     /// The log does nothing before this time.
     stalls_until: Duration,
 }
@@ -56,6 +59,7 @@ impl SimulatedLog {
     fn write(&mut self, settled: SettledMiniBatch) {
         let id = settled.report.id;
         self.unreported.push(id);
+        settled.receipt.iter().for_each(|receipt| self.receipts.write(receipt));
         assert!(self.ended.insert(id, settled).is_none(), "{id} ended twice");
     }
 
@@ -66,6 +70,7 @@ impl SimulatedLog {
                 self.write(settled);
             }
         }
+        self.receipts.lose_leader();
         self.pending.clear();
         self.unreported.clear();
         self.stalls_until = Duration::ZERO;

@@ -5,7 +5,8 @@ use super::dice::SimulationRandom;
 use super::steps::{report, success};
 use super::world::ITEMS;
 use crate::model::{
-    AttemptReport, CallStats, Failure, FailureKind, MiniBatchId, NodeId, WorkerExit, WorkerId,
+    AttemptReport, AttemptUsage, CallStats, Failure, FailureKind, MiniBatchId, NodeId, WorkerExit,
+    WorkerId,
 };
 use crate::protocol::store::UnfetchedObject;
 use crate::protocol::{Assignment, ContinuedAttempt, NodeNews, Order};
@@ -112,6 +113,7 @@ impl SimulatedNode {
                 worker: *worker,
                 age: Duration::ZERO,
                 has_run: true,
+                usage: AttemptUsage::default(),
                 report: report.clone(),
             },
         };

@@ -4,7 +4,7 @@
 //! journal. Invariants are checked after every step.
 //!
 //! `world` handles the state machine's actions, `steps` contains the random events, and `checks` the
-//! invariants. A schedule consists of a seed and the number of random steps. After these steps, no more
+//! invariants. `receipt_book` has those of receipts. A schedule consists of a seed and the number of random steps. After these steps, no more
 //! faults happen, and the job must end. If a schedule fails, proptest looks for a failing one with fewer
 //! steps. `SANDMILL_SCHEDULES=1000000` sets the number of schedules, and `SANDMILL_SCHEDULE=SEED:LENGTH`
 //! repeats a single one.
@@ -15,9 +15,11 @@ mod cluster_checks;
 mod cluster_log;
 mod cluster_node;
 mod dice;
+mod receipt_book;
 mod steps;
 mod world;
 
+use crate::model::ReceiptOutcome;
 use cluster::{Cluster, ClusterCounts, ClusterSize};
 use dice::SimulationRandom;
 use proptest::prelude::*;
@@ -66,6 +68,9 @@ fn run_cluster(seed: u64, length: u16) -> ClusterCounts {
         cluster.step();
     }
     cluster.settle();
+    let receipts = &cluster.log.receipts;
+    cluster.counts.lost = receipts.count(ReceiptOutcome::NodeLost);
+    cluster.counts.discarded = receipts.count(ReceiptOutcome::Discarded);
     cluster.counts
 }
 
@@ -80,6 +85,8 @@ fn schedules_contain_twins_and_take_overs() {
         sum.taken_over += counts.taken_over;
         sum.full += counts.full;
         sum.shrunk += counts.shrunk;
+        sum.lost += counts.lost;
+        sum.discarded += counts.discarded;
         sum.twins += twins;
         sum.cancelled += cancelled;
         sum.uncounted_failures += uncounted_failures;
@@ -90,6 +97,7 @@ fn schedules_contain_twins_and_take_overs() {
     assert!(sum.unfetched > 50, "{sum:?}");
     assert!(sum.taken_over > 50, "{sum:?}");
     assert!(sum.full > 50 && sum.shrunk > 20, "{sum:?}");
+    assert!(sum.lost > 10 && sum.discarded > 10, "{sum:?}");
 }
 
 /// A job on a thousand nodes: in fifty of a million schedules.

@@ -3,6 +3,7 @@
 
 use super::super::{LocalMachine, MachineAction, MachineMessage, RetryPolicy, SettledMiniBatch};
 use super::dice::SimulationRandom;
+use super::receipt_book::ReceiptBook;
 use crate::event::EventKind;
 use crate::model::WorkerExit;
 use crate::model::{
@@ -123,6 +124,8 @@ pub(super) struct SimulatedWorld {
     pub(super) late: u64,
     pub(super) result: Option<JobResult>,
     pub(super) runs: u32,
+    /// The receipts in the journal.
+    pub(super) receipts: ReceiptBook,
 }
 
 impl SimulatedWorld {
@@ -169,6 +172,7 @@ impl SimulatedWorld {
             late: 0,
             result: None,
             runs: 1,
+            receipts: ReceiptBook::default(),
         }
     }
 
@@ -209,6 +213,7 @@ impl SimulatedWorld {
         (self.commits_given_up, self.late) = (false, 0);
         self.result = None;
         self.runs += 1;
+        self.receipts.lose_leader();
     }
 
     /// Sends a message in the same way as the driver: an answer is delivered only after all actions of the
@@ -308,6 +313,10 @@ impl SimulatedWorld {
                     self.counted.add(&settled);
                 }
                 self.committer.push_back(settled);
+            }
+            MachineAction::Receipt(receipt) => self.receipts.write(&receipt),
+            MachineAction::Emit(EventKind::AttemptStarted { worker, id, attempt }) => {
+                self.receipts.begin(&worker, id, attempt);
             }
             MachineAction::Emit(EventKind::WindingDown { reason }) => {
                 self.begin_to_wind_down(&reason);
@@ -450,6 +459,7 @@ impl SimulatedWorld {
     pub(super) fn write(&mut self) {
         let Some(settled) = self.committer.pop_front() else { return };
         let id = settled.report.id;
+        settled.receipt.iter().for_each(|receipt| self.receipts.write(receipt));
         self.unreported.push_back(settled.clone());
         assert!(self.journal.insert(id, settled).is_none(), "{id} is committed twice");
     }

@@ -3,7 +3,7 @@
 
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
-use crate::model::{EndedBy, NodeId};
+use crate::model::{AttemptUsage, EndedBy, NodeId};
 use crate::protocol::{
     Assignment, ContinuedAttempt, GrowingQueues, NodeNews, Order, WorkersEnd, WorkersStanding,
 };
@@ -88,7 +88,8 @@ fn ended_by(outputs: &[JobOutput]) -> Option<EndedBy> {
 
 pub(super) fn finished(message: MachineMessage) -> NodeNews {
     let MachineMessage::Finished(worker, report) = message else { unreachable!() };
-    NodeNews::Finished { worker, age: secs(1), has_run: true, report }
+    let usage = AttemptUsage { wall_us: 1_000_000, cpu_us: 1, ..AttemptUsage::default() };
+    NodeNews::Finished { worker, age: secs(1), has_run: true, usage, report }
 }
 
 #[test]

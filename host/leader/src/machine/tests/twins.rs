@@ -3,7 +3,7 @@
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::nodes::{A, B, committed_failure, finished, granted, idle, on_two_nodes, send};
 use super::*;
-use crate::model::NodeId;
+use crate::model::{AttemptUsage, NodeId};
 use crate::protocol::{NodeNews, Order, WorkersStanding};
 
 /// A node whose only worker is inside `run`, after this many grants.
@@ -34,12 +34,13 @@ fn has_finished(
     second: u64,
 ) -> Vec<JobOutput> {
     let rows = if outcome.is_ok() { 2 } else { 0 };
-    let NodeNews::Finished { has_run, report, .. } = finished(report(id, attempt, rows, outcome))
+    let NodeNews::Finished { has_run, usage, report, .. } =
+        finished(report(id, attempt, rows, outcome))
     else {
         unreachable!()
     };
     let worker = WorkerId(node.0);
-    let news = NodeNews::Finished { worker, age: secs(2), has_run, report };
+    let news = NodeNews::Finished { worker, age: secs(2), has_run, usage, report };
     send(job, JobMessage::Node(node, news), second)
 }
 
@@ -239,6 +240,7 @@ fn messages_about_a_cancelled_attempt_are_ignored() {
         age: secs(1),
         run: None,
         process_seconds: 0.0,
+        usage: AttemptUsage::default(),
         failure,
     };
     let started = NodeNews::Started { worker: WorkerId(1), id, attempt: 1 };
