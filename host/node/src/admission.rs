@@ -32,6 +32,8 @@ pub(super) struct Admission {
     look_at: Duration,
     /// When the job last asked for more workers.
     asked_at: Duration,
+    /// Whether the job had workers beyond its share when it last looked.
+    was_beyond: bool,
 }
 
 /// How often a job looks whether its slots belong to other jobs.
@@ -65,17 +67,25 @@ impl Admission {
         self.slots.is_some().then_some(self.look_at)
     }
 
-    /// How many workers the job has that belong to other jobs, if it is time to look. `now`: the time since the job began here.
-    ///
-    /// # Errors
-    /// If the slots cannot be counted.
-    pub(super) fn beyond_share(&mut self, now: Duration) -> io::Result<u32> {
-        let Some(slots) = self.slots.as_mut().filter(|_| now >= self.look_at) else { return Ok(0) };
+    /// How many workers the job has that belong to other jobs. `None` if it is not time to look, or if there are none and were none
+    /// before. `now`: the time since the job began here.
+    pub(super) fn beyond_share(&mut self, now: Duration) -> Option<u32> {
+        let slots = self.slots.as_mut().filter(|_| now >= self.look_at)?;
         self.look_at = now + LOOK_INTERVAL;
         if now > self.asked_at + WANT_TIME {
             slots.want(count_u32(self.taken.len()));
         }
-        slots.beyond_share()
+        // If the slots cannot be counted, the next worker that is to start reports it.
+        let beyond = slots.beyond_share().unwrap_or(0);
+        let was_beyond = std::mem::replace(&mut self.was_beyond, beyond > 0);
+        (beyond > 0 || was_beyond).then_some(beyond)
+    }
+
+    /// Gives back the job's share of the machine, because it starts no more workers.
+    pub(super) fn end(&mut self) {
+        if let Some(slots) = &mut self.slots {
+            slots.end();
+        }
     }
 
     /// Starts a worker process, if there is a slot for it.

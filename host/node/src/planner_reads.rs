@@ -146,6 +146,13 @@ impl Drop for InspectionPlanner<'_> {
     }
 }
 
+/// The next message of the planner. `None` if there is no planner, or if it has ended.
+pub(super) async fn next_of(
+    planner: &mut Option<mpsc::Receiver<FromPlanner>>,
+) -> Option<FromPlanner> {
+    planner.as_mut()?.recv().await
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use super::hang_report::current_model_call;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use super::metering::Metering;
 use super::object_waits::{ObjectWaits, ObjectsArrived, Requests};
-use super::planner_reads::PlannerReads;
+use super::planner_reads::{PlannerReads, next_of};
 use super::setup::for_worker;
 use super::shared_files;
 use crate::files::ManifestObject;
@@ -416,9 +416,7 @@ impl RunningJob {
             self.machine.handle(NodeMessage::Inferring(worker, model_call), now);
         }
         let mut reported = Vec::new();
-        // If the slots cannot be counted, the next worker that is to start reports it.
-        let beyond = self.admission.beyond_share(now).unwrap_or(0);
-        if beyond > 0 {
+        if let Some(beyond) = self.admission.beyond_share(now) {
             reported = self.handle(NodeMessage::BeyondShare(beyond), reported);
         }
         self.handle(NodeMessage::Tick, reported)
@@ -432,6 +430,9 @@ impl RunningJob {
     fn handle(&mut self, message: NodeMessage, reported: Vec<NodeReport>) -> Vec<NodeReport> {
         let outputs = self.machine.handle(message, self.start.elapsed());
         let mut reported = self.follow_all(outputs, reported);
+        if self.machine.has_ended() {
+            self.admission.end();
+        }
         reported.push(NodeReport::Changed);
         reported
     }
@@ -596,8 +597,4 @@ impl RunningJob {
     pub fn end_watch(&mut self) {
         self.monitor = None;
     }
-}
-
-async fn next_of(planner: &mut Option<mpsc::Receiver<FromPlanner>>) -> Option<FromPlanner> {
-    planner.as_mut()?.recv().await
 }

@@ -15,7 +15,8 @@ impl Month {
         // This is the algorithm `civil_from_days` of Howard Hinnant. Its years begin in March, and its eras have
         // 400 years.
         let days = now.as_secs() / DAY + 719_468;
-        let (era, day) = (days / 146_097, days % 146_097);
+        let era = days / 146_097;
+        let day = days % 146_097;
         let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
         let day = day - (365 * year + year / 4 - year / 100);
         let march_month = (5 * day + 2) / 153;
@@ -25,8 +26,10 @@ impl Month {
     /// When the next month begins, as the time since 1970-01-01.
     pub(crate) fn end(self) -> Duration {
         let march_month = (self.0 + 1).saturating_sub(2);
-        let (year, month) = (march_month / 12, march_month % 12);
-        let (era, year) = (year / 400, year % 400);
+        let year = march_month / 12;
+        let month = march_month % 12;
+        let era = year / 400;
+        let year = year % 400;
         let day = (153 * month + 2) / 5 + year * 365 + year / 4 - year / 100;
         Duration::from_secs((era * 146_097 + day).saturating_sub(719_468) * DAY)
     }

@@ -58,6 +58,12 @@ impl Shares {
         removed.map(|_| ()).ok_or_else(|| ShareError::UnknownTenant(tenant.clone()))
     }
 
+    /// Forgets the tenants without jobs that have used less than the whole cluster in a second, with decay.
+    pub fn forget_idle_tenants(&mut self, now: Duration) {
+        let now = self.state.advance(now);
+        self.state.forget_idle_tenants(now);
+    }
+
     /// Adds a job to the queue. Fails if a hard quota of the tenant allows no more queued jobs, or never allows the
     /// job's minimum of workers.
     pub fn submit(&mut self, request: JobRequest, now: Duration) -> Result<(), ShareError> {

@@ -6,7 +6,7 @@ use crate::resources::Resources;
 use crate::settings::{ShareSettings, TenantSettings};
 use crate::usage::{DecayedUsage, MonthUsage, Usage};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Everything that a server must store to continue after a restart.
@@ -53,6 +53,15 @@ impl State {
     pub(crate) fn advance(&mut self, now: Duration) -> Duration {
         self.latest = self.latest.max(now);
         self.latest
+    }
+
+    /// Forgets the tenants without jobs whose decayed usage is below that of the whole cluster in a second.
+    pub(crate) fn forget_idle_tenants(&mut self, now: Duration) {
+        let with_jobs: BTreeSet<&TenantId> = self.jobs.values().map(|job| &job.tenant).collect();
+        let half_life = self.settings.half_life;
+        self.tenants.retain(|id, tenant| {
+            with_jobs.contains(id) || tenant.decayed.at(now, half_life) >= DecayedUsage::SECOND
+        });
     }
 
     /// While jobs have to give back workers, the usage that decided so goes on to count. Otherwise, the plan could choose

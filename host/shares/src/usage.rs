@@ -35,6 +35,9 @@ pub(crate) struct DecayedUsage {
 }
 
 impl DecayedUsage {
+    /// The units of the whole cluster in a second.
+    pub(crate) const SECOND: u64 = 1_000_000_000 * 1000;
+
     pub(crate) fn at(&self, now: Duration, half_life: Duration) -> u64 {
         decayed(self.units, now.saturating_sub(self.at), half_life)
     }

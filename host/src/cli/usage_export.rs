@@ -112,7 +112,8 @@ fn month(receipt: &Receipt) -> (Timestamp, Timestamp) {
         let first = date(year, month, 1).to_zoned(TimeZone::UTC);
         first.map_or(receipt.ended, |first| first.timestamp())
     };
-    let (year, month) = (ended.year(), ended.month());
+    let year = ended.year();
+    let month = ended.month();
     let next = if month == 12 {
         begin(year.saturating_add(1).min(9999), 1)
     } else {

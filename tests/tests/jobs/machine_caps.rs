@@ -148,7 +148,7 @@ fn jobs_share_the_memory_cap() {
 /// gets the slots back afterwards.
 #[test]
 fn tenants_share_the_machine_at_the_borders_of_mini_batches() {
-    let machine = CappedMachine::new("workers: 2");
+    let machine = CappedMachine::new("workers: 2, newcomers_percent: 10");
     let long = job_of("writes_files", 60, 2).yaml("arguments: [--nap, '100']\ntenant: ada");
     let mut first = machine.start(long);
     first.until("two workers", |first| workers(first) == 2);

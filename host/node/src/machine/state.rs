@@ -69,6 +69,11 @@ impl NodeMachine {
         self.policy.workers
     }
 
+    /// Whether the last worker has ended, and no worker will start.
+    pub fn has_ended(&self) -> bool {
+        self.is_ending && self.workers.is_empty()
+    }
+
     /// Sets the number of the next worker. No worker may have had this number or a higher one.
     pub fn number_from(&mut self, first_worker: u32) {
         self.next_worker = first_worker;

@@ -213,6 +213,18 @@ impl LiveWorker {
         self.activity == Activity::Idle && self.held.is_empty()
     }
 
+    /// Whether it has a mini-batch.
+    pub(super) fn has_work(&self) -> bool {
+        matches!(self.activity, Activity::Loading(_) | Activity::Running(_))
+    }
+
+    /// Whether it has, or has had, a mini-batch, or has waited for one since its start.
+    pub(super) fn has_had_work(&self, now: Duration) -> bool {
+        let has_waited = || now.saturating_sub(self.picked) >= Duration::from_secs(1);
+        let is_idle = self.activity == Activity::Idle;
+        self.has_work() || (is_idle && (self.pace.is_some() || has_waited()))
+    }
+
     /// Whether it takes no more mini-batches.
     pub(super) fn is_leaving(&self) -> bool {
         matches!(self.activity, Activity::ShuttingDown(_) | Activity::Doomed(_)) || self.retires

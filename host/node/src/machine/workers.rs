@@ -193,35 +193,24 @@ impl NodeMachine {
     }
 
     /// Lets so many workers end, with those that end already. Those without a mini-batch come first. The others finish the few
-    /// mini-batches that they have, and get no more.
+    /// mini-batches that they have, and get no more. Workers that start are left alone until they have had work: otherwise, two
+    /// jobs with a slow `init` could take a slot from each other for ever.
     pub(super) fn retire_beyond_share(&mut self, workers: u32) {
         let leaving = self.workers.values().filter(|worker| worker.is_leaving()).count();
-        let more = (workers as usize).saturating_sub(leaving);
+        let wanted = workers as usize;
+        let kept = self.workers.values_mut().filter(|worker| worker.retires && worker.has_work());
+        kept.take(leaving.saturating_sub(wanted)).for_each(|worker| worker.retires = false);
+        let now = self.now;
         // A worker that waits for a decision of the leader will have one soon.
         let may_end = |(id, worker): &(&WorkerId, &LiveWorker)| {
-            !worker.is_leaving() && !self.waiting.contains_key(id)
+            !worker.is_leaving() && worker.has_had_work(now) && !self.waiting.contains_key(id)
         };
-        let mut ending: Vec<(WorkerId, Activity)> = self
-            .workers
-            .iter()
-            .filter(may_end)
-            .map(|(id, worker)| (*id, worker.activity))
-            .collect();
-        ending.sort_by_key(|(id, activity)| {
-            let cost = match activity {
-                Activity::Idle => 0,
-                Activity::Starting(_) => 1,
-                _ => 2,
-            };
-            (cost, Reverse(*id))
-        });
-        for (id, activity) in ending.into_iter().take(more) {
-            match activity {
-                Activity::Idle => self.shut_down(id),
-                // Its `init` would have to run again later, whether it ends now or when it has finished.
-                Activity::Starting(_) => self.kill_and_return(id),
-                _ => self.retire_after_work(id),
-            }
+        let ending = self.workers.iter().filter(may_end);
+        let mut ending: Vec<_> =
+            ending.map(|(id, worker)| (worker.has_work(), Reverse(*id))).collect();
+        ending.sort_unstable();
+        for (has_work, Reverse(id)) in ending.into_iter().take(wanted.saturating_sub(leaving)) {
+            if has_work { self.retire_after_work(id) } else { self.shut_down(id) }
         }
     }
 

@@ -9,11 +9,14 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// The beginning of the name of a slot's file.
 const FILE_PREFIX: &str = "worker-";
 /// How often we try to lock the gate.
 const GATE_TRIES: u32 = 20;
+/// For each job of the machine, a job that may have no more slots waits this much longer before it asks again.
+const PAUSE_PER_JOB: Duration = Duration::from_millis(5);
 
 /// Leases slots for the workers of a job.
 #[derive(Debug)]
@@ -30,6 +33,8 @@ pub struct MachineSlots {
     wanted: u32,
     /// One for each slot that the job has, and one more.
     taken: Arc<()>,
+    /// Until when the job does not ask again whether it may have more slots.
+    refused_until: Option<Instant>,
 }
 
 /// A worker's slot on the machine. It is free again when this is dropped, or when the process ends.
@@ -74,6 +79,7 @@ impl MachineSlots {
             turns: None,
             wanted: 0,
             taken: Arc::default(),
+            refused_until: None,
         }))
     }
 
@@ -98,14 +104,20 @@ impl MachineSlots {
         }
         let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(0) };
         let taken = self.taken();
-        let turn = self.settle(taken, self.wanted.max(taken))?;
-        Ok(turn
-            .map_or(0, |turn| u64::from(taken).saturating_sub(turn.shall_have))
-            .try_into()
-            .unwrap_or(u32::MAX))
+        let turn = self.settle(taken, self.wanted.max(taken)).unwrap_or_default();
+        let beyond = turn.map_or(0, |turn| u64::from(taken).saturating_sub(turn.shall_have));
+        Ok(u32::try_from(beyond).unwrap_or(u32::MAX))
     }
 
-    /// Divides the machine anew. The caller holds the gate.
+    /// Gives back the job's share, because the job starts no more workers. Its slots are free when its workers have ended.
+    pub fn end(&mut self) {
+        self.turns = None;
+    }
+
+    /// Divides the machine anew. The caller holds the gate. `None` if there are no shares.
+    ///
+    /// # Errors
+    /// If the state of the shares cannot be kept. The caps hold all the same, by the slots.
     fn settle(&mut self, has: u32, wants: u32) -> io::Result<Option<JobTurn>> {
         let turns = match &mut self.turns {
             Some(turns) => turns,
@@ -124,8 +136,14 @@ impl MachineSlots {
     pub fn lease(&mut self) -> io::Result<Option<SlotLease>> {
         let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(None) };
         let taken = self.taken();
-        let turn = self.settle(taken, self.wanted.max(taken.saturating_add(1)))?;
-        if turn.is_some_and(|turn| turn.may_have <= u64::from(taken)) {
+        if self.refused_until.is_some_and(|until| Instant::now() < until) {
+            return Ok(None);
+        }
+        // If the shares cannot be kept, for example because a disk is full, the job still gets free slots.
+        let turn = self.settle(taken, self.wanted.max(taken.saturating_add(1))).unwrap_or_default();
+        if let Some(turn) = turn.filter(|turn| turn.may_have <= u64::from(taken)) {
+            // The more jobs wait, the less often each of them asks, so that they do not keep the gate locked.
+            self.refused_until = Some(Instant::now() + PAUSE_PER_JOB * turn.jobs);
             return Ok(None);
         }
         let counted = self.count()?;
@@ -271,11 +289,13 @@ mod tests {
         drop(first);
         one.want(0);
         assert_eq!(one.beyond_share().unwrap(), 0);
+        other.refused_until = None;
         let third = other.lease().unwrap().expect("a slot that was given back");
         assert!(one.lease().unwrap().is_none());
         drop((second, third));
         other.want(0);
         assert_eq!(other.beyond_share().unwrap(), 0);
+        one.refused_until = None;
         assert!(one.lease().unwrap().is_some());
     }
 
@@ -289,6 +309,7 @@ mod tests {
         assert!(small.lease().unwrap().is_none(), "120 of 100");
         assert!(large.lease().unwrap().is_none(), "150 of 100");
         drop((first, large));
+        small.refused_until = None;
         let _third = small.lease().unwrap().expect("60 of 100");
         let _fourth = small.lease().unwrap().expect("90 of 100");
         assert!(machine.job(None, Some(100), 60).lease().unwrap().is_none(), "150 of 100");
@@ -308,6 +329,7 @@ mod tests {
         assert!(one.lease().unwrap().is_none() && again.lease().unwrap().is_none());
         let _third = other.lease().unwrap().expect("the slot that is left for others");
         drop((first, one));
+        again.refused_until = None;
         let _fourth = again.lease().unwrap().expect("the slot of the job that has ended");
         // A slot without a readable tenant may belong to any tenant.
         std::fs::write(machine.0.path().join("turns/worker-2"), "1").unwrap();
@@ -336,13 +358,39 @@ mod tests {
             drop(has.pop());
             assert_eq!(first.beyond_share().unwrap(), left);
             assert!(first.lease().unwrap().is_none(), "it takes no slot that it has given back");
+            heavy.refused_until = None;
             other_has.push(heavy.lease().unwrap().expect("the slot of the first job"));
         }
         assert!(heavy.lease().unwrap().is_none());
         assert_eq!((first.beyond_share().unwrap(), heavy.beyond_share().unwrap()), (0, 0));
         // The process of a job is killed: its lock and its slots are free, and others get them.
         drop((heavy, other_has));
+        first.refused_until = None;
         assert!(first.lease().unwrap().is_some());
+    }
+
+    /// A job that publishes its results has given its share back.
+    #[test]
+    fn a_job_that_starts_no_more_workers_keeps_nothing() {
+        let machine = SlotsFixture::new();
+        let mut one = machine.job(Some(1), None, 1);
+        drop(one.lease().unwrap().unwrap());
+        let mut other = machine.job(Some(1), None, 1);
+        assert!(other.lease().unwrap().is_none(), "the first job may start another worker");
+        one.end();
+        other.refused_until = None;
+        assert!(other.lease().unwrap().is_some());
+    }
+
+    /// If the state cannot be kept, jobs still get free slots.
+    #[test]
+    fn a_state_that_cannot_be_kept_stops_no_job() {
+        let machine = SlotsFixture::new();
+        let mut one = machine.job(Some(1), None, 1);
+        std::fs::create_dir_all(machine.0.path().join("turns/shares/full")).unwrap();
+        let _has = one.lease().unwrap().expect("a free slot");
+        assert!(one.lease().unwrap().is_none());
+        assert_eq!(one.beyond_share().unwrap(), 0);
     }
 
     /// A state that is lost or broken begins anew, with what the jobs have.

@@ -6,7 +6,7 @@
 //! divide what it had.
 
 use super::folder::{SlotsFolder, lock};
-use crate::model::{MachineCaps, random_name};
+use crate::model::{MachineCaps, count_u32, random_name};
 use sandmill_shares::{
     Grant, JobId, JobRequest, Limit, Priority, Quotas, Resources, ShareError, ShareSettings,
     Shares, SlotSize, TenantId, TenantSettings, Usage,
@@ -56,6 +56,8 @@ pub(super) struct JobTurns {
 pub(super) struct JobTurn {
     /// The workers that the job may have now. Other jobs leave room for them.
     pub(super) may_have: u64,
+    /// The jobs on the machine.
+    pub(super) jobs: u32,
     /// The workers that the job shall have once its mini-batches have ended. At most `may_have`.
     pub(super) shall_have: u64,
 }
@@ -133,10 +135,8 @@ impl JobTurns {
     ) -> io::Result<Option<JobTurn>> {
         let Some(mut shares) = self.read(folder)? else { return Ok(None) };
         let now = now();
-        shares.set_settings(self.settings.clone());
-        shares.set_capacity(self.capacity.clone());
-        shares.set_tenant(&self.tenant, self.tenant_settings.clone());
         self.end_dead(&mut shares, folder)?;
+        shares.forget_idle_tenants(now);
         let turn = self.divide(&mut shares, has, wants, now).map_err(io::Error::other)?;
         write(folder, shares)?;
         Ok(Some(turn))
@@ -150,7 +150,10 @@ impl JobTurns {
         now: Duration,
     ) -> Result<JobTurn, ShareError> {
         if !shares.has_job(&self.id) {
-            // The state was lost, or the job is new.
+            // The state was lost, or the job is new. The policy and the weight with which the latest job began hold for all.
+            shares.set_settings(self.settings.clone());
+            shares.set_capacity(self.capacity.clone());
+            shares.set_tenant(&self.tenant, self.tenant_settings.clone());
             self.granted = self.granted.max(self.given_back + has);
             shares.submit(self.request(wants), now)?;
         }
@@ -193,13 +196,14 @@ impl JobTurns {
 
     fn take_turn(&mut self, shares: &mut Shares, now: Duration) -> JobTurn {
         let grants = shares.share(now);
+        let jobs = count_u32(shares.jobs().count());
         let Some(Grant { allowed, held, granted, .. }) =
             grants.running.into_iter().find(|grant| grant.job == self.id)
         else {
-            return JobTurn { may_have: 0, shall_have: 0 };
+            return JobTurn { may_have: 0, jobs, shall_have: 0 };
         };
         self.granted = granted;
-        JobTurn { may_have: held, shall_have: allowed }
+        JobTurn { may_have: held, jobs, shall_have: allowed }
     }
 
     /// Removes the jobs whose processes are gone.

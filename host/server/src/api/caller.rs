@@ -43,7 +43,8 @@ impl Caller {
         is_known: impl Fn(&TokenRecord) -> bool,
     ) -> Result<Self, Problem> {
         let (token, rate) = {
-            let (server, id) = (server.clone(), id.clone());
+            let server = server.clone();
+            let id = id.clone();
             let find = move || {
                 let token = server.state.token(&id)?;
                 let rate = server.rate_of(token.as_ref().and_then(|token| token.tenant.as_ref()));

@@ -68,7 +68,8 @@ pub(crate) fn listed_failed_items(
     dir: &JobDir,
     asked: &PageAsked,
 ) -> Result<Page<FailedItemBody>, Problem> {
-    let (limit, from) = (asked.limit()?, asked.after_number()?);
+    let limit = asked.limit()?;
+    let from = asked.after_number()?;
     let found = read(dir, from, limit).map_err(|error| Problem::internal(&error))?;
     let page = Page::new(found, limit, |(_, next)| next.to_string());
     let items = page.items.into_iter().map(|(item, _)| item).collect();

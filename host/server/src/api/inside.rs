@@ -178,7 +178,8 @@ pub(crate) fn live_workers(view: &JobView) -> Vec<WorkerBody> {
             WorkerActivity::Waiting => ("waiting", None, None),
             WorkerActivity::Running(id, attempt) => ("running", Some(id.0), Some(attempt)),
         };
-        let (since, gpu_index) = (worker.since, worker.gpu_index);
+        let since = worker.since;
+        let gpu_index = worker.gpu_index;
         WorkerBody { name: name.clone(), doing, mini_batch, attempt, since, gpu_index }
     });
     workers.collect()

@@ -175,7 +175,8 @@ pub(crate) async fn list_receipts(
     Query(asked): Query<PageAsked>,
 ) -> Result<Json<Page<SealedBody>>, Problem> {
     caller.must_have(Scope::ReadJobs)?;
-    let (limit, after) = (asked.limit()?, asked.after_number()?);
+    let limit = asked.limit()?;
+    let after = asked.after_number()?;
     blocking(move || {
         let job = visible_job(&server, &caller, id)?;
         let Some(journal) = journal_of(&server, &job) else {

@@ -119,7 +119,8 @@ pub(crate) fn added_tenant(
     operators_only(caller)?;
     check(body.weight, &body.quotas)?;
     let name = TenantName::try_from(body.name)?;
-    let (weight, quotas) = (body.weight, body.quotas);
+    let weight = body.weight;
+    let quotas = body.quotas;
     let tenant = Tenant { name: name.clone(), weight, quotas, created: now(), version: 1 };
     let entry = caller.audit("tenant.add", Some(&name), name.as_str(), String::new());
     if !server.state.add_tenant(&tenant, &entry)? {

@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn a_session_ends_after_a_pause_and_after_its_longest_time() {
-        let (sessions, start) = (Sessions::default(), Instant::now());
+        let sessions = Sessions::default();
+        let start = Instant::now();
         let token = TokenId::new();
         let secret = sessions.begin(token.clone(), start);
         let at = |minutes: u64| start + Duration::from_secs(minutes * 60);
@@ -111,8 +112,10 @@ mod tests {
 
     #[test]
     fn a_token_has_a_bounded_number_of_sessions() {
-        let (sessions, start) = (Sessions::default(), Instant::now());
-        let (token, other) = (TokenId::new(), TokenId::new());
+        let sessions = Sessions::default();
+        let start = Instant::now();
+        let token = TokenId::new();
+        let other = TokenId::new();
         let kept = sessions.begin(other, start);
         let at = |second: usize| start + Duration::from_secs(second as u64);
         let secrets: Vec<String> =

@@ -42,7 +42,7 @@ impl Running {
     }
 }
 
-/// A waiting job rises by one priority each time that it has waited this long.
+/// A job that has not begun rises by one priority each time that it has waited this long.
 const AGEING: SignedDuration = SignedDuration::from_hours(6);
 
 /// The jobs that start now, and why the others wait. So many run at the same time that `most` is reached. A tenant without a
@@ -88,6 +88,9 @@ pub(super) fn next_jobs(
 
 /// The priority of a job with what it gained by waiting.
 fn risen_priority(job: &JobRecord, now: Timestamp) -> i64 {
+    if job.began.is_some() {
+        return job.priority.into();
+    }
     let steps = now.duration_since(job.submitted).as_secs() / AGEING.as_secs();
     i64::from(job.priority).saturating_add(steps.max(0))
 }
@@ -102,7 +105,7 @@ fn next_tenant<'a>(
     let may_start = |(name, jobs): &(&&'a TenantName, &VecDeque<&JobRecord>)| {
         let tenant = tenants.get(**name);
         let quota = tenant.and_then(|tenant| tenant.quotas.running_jobs);
-        let most = if running.of(name) == 0 { most * 2 } else { most };
+        let most = if running.of(name) == 0 { most.saturating_mul(2) } else { most };
         let has_room = running.total < most;
         let is_within_quota = quota.is_none_or(|quota| running.of(name) < quota);
         !jobs.is_empty() && tenant.is_some() && has_room && is_within_quota

@@ -46,7 +46,8 @@ impl Queues {
         let mut order = arrivals.clone();
         // Most classes have few users, and jobs of one user keep their order.
         let same_class = |a: &usize, b: &usize| {
-            let (a, b) = (&table.jobs[*a], &table.jobs[*b]);
+            let a = &table.jobs[*a];
+            let b = &table.jobs[*b];
             (a.tenant, a.class) == (b.tenant, b.class)
         };
         for class in order.chunk_by_mut(same_class) {

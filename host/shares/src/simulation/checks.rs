@@ -100,7 +100,8 @@ impl SimulatedWorld {
     fn check_capacity(&self, memory: &mut Memory) {
         let held = self.held_in_all();
         for resource in self.resources() {
-            let (held, capacity) = (held.amount(&resource), self.capacity.amount(&resource));
+            let held = held.amount(&resource);
+            let capacity = self.capacity.amount(&resource);
             if held > capacity {
                 memory.counts.overcommitted += 1;
                 for grant in self.grants.running.iter().filter(|grant| grant.added > 0) {

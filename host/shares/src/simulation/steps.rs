@@ -193,7 +193,8 @@ impl Schedule {
         if let Some(id) = self.any_job() {
             let job = self.world.jobs.get_mut(&id).expect("it exists");
             // An older report arrives late.
-            let (older, now) = (job.reported / 2, self.world.now);
+            let older = job.reported / 2;
+            let now = self.world.now;
             job.receive(now);
             self.world.shares.gave_back(&id, older, now).expect("it exists");
             self.world.report(&id);

@@ -149,7 +149,8 @@ impl SimulatedWorld {
         let gpus: u64 = request.slot.gpus.values().sum();
         let gpu_time = wall * u32::try_from(gpus).expect("few GPUs");
         let usage = Usage { resources, wall, cpu_time: wall, gpu_time, fuel: 1000 };
-        let (tenant, user) = (&request.tenant, request.user.as_ref());
+        let tenant = &request.tenant;
+        let user = request.user.as_ref();
         self.shares.used(tenant, user, &usage, self.now).expect("the tenant exists");
         let month = self.month.entry(tenant.clone()).or_default();
         month.cpu_time += usage.cpu_time;

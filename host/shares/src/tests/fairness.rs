@@ -16,7 +16,8 @@ fn ten_thousand_tiny_jobs_get_no_more_than_one_job() {
     world.submit(request("single", "one", 100), 10_000, SECOND).unwrap();
     world.run(SECOND * 200, |_| ());
     assert_eq!((world.workers("many"), world.workers("one")), (10, 10));
-    let (many, one) = (world.used_by("many"), world.used_by("one"));
+    let many = world.used_by("many");
+    let one = world.used_by("one");
     assert!((many - one).abs() <= 20.0, "{many} against {one} s");
 }
 

@@ -105,3 +105,24 @@ fn a_tenant_goes_only_without_jobs() {
     world.shares.remove_tenant(&tenant).unwrap();
     assert_eq!(world.shares.remove_tenant(&tenant), Err(ShareError::UnknownTenant(tenant.clone())));
 }
+
+/// A tenant that was busy is remembered, so that it does not come first at once when it comes again.
+#[test]
+fn idle_tenants_are_forgotten_when_their_usage_has_decayed() {
+    let mut world = world(1, &["busy", "idle"]);
+    world.submit(request("job", "busy", 1), 1000, SECOND).unwrap();
+    world.run(SECOND * 100, |_| ());
+    let is_known = |shares: &Shares| {
+        ["busy", "idle"].map(|tenant| {
+            shares.clone().remove_tenant(&tenant.into())
+                != Err(ShareError::UnknownTenant(tenant.into()))
+        })
+    };
+    world.shares.forget_idle_tenants(world.now);
+    assert_eq!(is_known(&world.shares), [true, false], "one has a job");
+    world.shares.end(&"job".into()).unwrap();
+    world.shares.forget_idle_tenants(world.now);
+    assert_eq!(is_known(&world.shares), [true, false], "it has used 100 s");
+    world.shares.forget_idle_tenants(world.now + SECOND * 30 * 24 * 60 * 60);
+    assert_eq!(is_known(&world.shares), [false, false]);
+}

@@ -123,7 +123,7 @@ const OTHER_KEYS: &[Key] = &[
     key(
         "machine",
         KeyKind::Group(MACHINE),
-        "a map with workers, workers_per_tenant, memory, node_disk, node_disk_free and directory",
+        "a map with workers, workers_per_tenant, memory, newcomers_percent, node_disk, node_disk_free and directory",
         "{workers: 8, memory: 32 GB}",
         "What all jobs on this machine together may use at the same time.",
     ),
@@ -226,6 +226,13 @@ pub(crate) const MACHINE: &[Key] = &[
         "a size (e.g. 32 GB)",
         "32 GB",
         "The maximum sum of the memory budgets of all these workers.",
+    ),
+    key(
+        "newcomers_percent",
+        KeyKind::Integer { min: 0, max: 99 },
+        "a whole number from 0 to 99",
+        "10",
+        "The percentage of the machine that stays free for the next tenant while one tenant has jobs.",
     ),
     key(
         "node_disk",

@@ -123,6 +123,40 @@ fn an_idle_worker_beyond_the_share_ends_first() {
     assert!(outputs.iter().any(ends), "{outputs:?}");
 }
 
+/// Otherwise, two jobs whose `init` takes long could take a slot from each other for ever.
+#[test]
+fn a_worker_beyond_the_share_first_finishes_init_and_a_mini_batch() {
+    let policy = RetryPolicy { workers: 1, ..policy() };
+    let mut node = NodeMachine::new(policy.node_policy(), 0);
+    node.obey(Order::Want(1), secs(0));
+    node.handle(NodeMessage::Spawned(W0, 1), secs(0));
+    assert!(node.handle(NodeMessage::BeyondShare(1), secs(100)).is_empty());
+    node.handle(NodeMessage::Ready(W0, CallStats::default()), secs(200));
+    assert!(node.handle(NodeMessage::BeyondShare(1), secs(200)).is_empty());
+    node.obey(Order::Grant(grants(assignments(0..1))), secs(200));
+    node.handle(NodeMessage::Started(W0, MiniBatchId(0)), secs(200));
+    assert!(node.handle(NodeMessage::BeyondShare(1), secs(201)).is_empty());
+    let outputs = node.handle(NodeMessage::Finished(W0, finished(0)), secs(202));
+    let is_end = |output: &NodeOutput| matches!(output, NodeOutput::Do(NodeAction::Shutdown(W0)));
+    assert!(outputs.iter().any(is_end), "{outputs:?}");
+}
+
+/// The other job ends before the worker has finished its mini-batch.
+#[test]
+fn a_worker_goes_on_if_its_place_is_the_jobs_again() {
+    let (mut node, [first, second]) = two_workers();
+    node.obey(Order::Grant(grants(assignments(0..2))), secs(1));
+    node.handle(NodeMessage::Started(first, MiniBatchId(0)), secs(1));
+    node.handle(NodeMessage::Started(second, MiniBatchId(1)), secs(1));
+    assert!(node.handle(NodeMessage::BeyondShare(2), secs(2)).is_empty());
+    assert!(node.handle(NodeMessage::BeyondShare(0), secs(3)).is_empty());
+    for (worker, id) in [(first, 0), (second, 1)] {
+        let outputs = node.handle(NodeMessage::Finished(worker, finished(id)), secs(4));
+        assert_eq!(outputs.len(), 1, "{outputs:?}");
+    }
+    assert_eq!(node.standing().idle, 2);
+}
+
 fn two_workers() -> (NodeMachine, [WorkerId; 2]) {
     let policy = RetryPolicy { workers: 2, ..policy() };
     let mut node = NodeMachine::new(policy.node_policy(), 0);
