@@ -21,9 +21,9 @@ const PEAK_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Metering {
     workers: HashMap<WorkerId, WorkerMeter>,
-    /// Bytes that were fetched for attempts that have not ended.
+    /// The bytes of the objects that attempts need that have not ended.
     fetched: HashMap<(MiniBatchId, u32), u64>,
-    /// The files that were fetched for mini-batches, if the leader on this machine has requested them. Each counts for the
+    /// The files that were requested for mini-batches, if the leader on this machine has requested them. Each counts for the
     /// first attempt.
     files: HashMap<MiniBatchId, Vec<PathBuf>>,
     /// The memory that is reserved for each worker, in bytes.
@@ -83,21 +83,21 @@ impl Metering {
         self.workers.remove(&worker);
     }
 
-    /// So many bytes are fetched for an attempt.
+    /// An attempt needs objects with so many bytes. The node may have some of them already.
     pub(super) fn note_fetch(&mut self, attempt: (MiniBatchId, u32), bytes: u64) {
         if bytes > 0 {
             self.fetched.insert(attempt, bytes);
         }
     }
 
-    /// These files are fetched for a mini-batch.
+    /// These files are requested for a mini-batch. The node may have some of them already.
     pub(super) fn note_files(&mut self, id: MiniBatchId, files: &[PathBuf]) {
         if !files.is_empty() {
             self.files.insert(id, files.to_vec());
         }
     }
 
-    /// The bytes that were fetched for an attempt.
+    /// The bytes of the objects that an attempt needs.
     fn take_fetched(&mut self, attempt: (MiniBatchId, u32)) -> u64 {
         let files = self.files.remove(&attempt.0).unwrap_or_default();
         let lengths = files.iter().filter_map(|file| Some(file.metadata().ok()?.len()));
