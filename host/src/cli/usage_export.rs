@@ -40,6 +40,8 @@ enum Values {
     Decimal(fn(&Receipt) -> i128),
     Number(fn(&Receipt) -> Option<u64>),
     Flag(fn(&Receipt) -> bool),
+    /// Text that Sandmill has for no row.
+    Null,
 }
 
 /// The columns, in the order of their names in FOCUS. Those of Sandmill come last.
@@ -51,6 +53,7 @@ const COLUMNS: &[Column] = &[
     ("BillingPeriodEnd", Values::Time(|receipt| month(receipt).1)),
     ("BillingPeriodStart", Values::Time(|receipt| month(receipt).0)),
     ("ChargeCategory", Values::Text(|_| "Usage".to_owned())),
+    ("ChargeClass", Values::Null),
     ("ChargeDescription", Values::Text(description)),
     ("ChargeFrequency", Values::Text(|_| "Usage-Based".to_owned())),
     ("ChargePeriodEnd", Values::Time(|receipt| receipt.ended)),
@@ -61,6 +64,8 @@ const COLUMNS: &[Column] = &[
     ("EffectiveCost", Values::Decimal(|_| 0)),
     ("InvoiceIssuerName", Values::Text(|_| "Sandmill".to_owned())),
     ("ListCost", Values::Decimal(|_| 0)),
+    ("PricingQuantity", Values::Decimal(|receipt| receipt.usage.cpu_us.into())),
+    ("PricingUnit", Values::Text(|_| "CPU-Seconds".to_owned())),
     ("ProviderName", Values::Text(|_| "Sandmill".to_owned())),
     ("PublisherName", Values::Text(|_| "Sandmill".to_owned())),
     ("ResourceId", Values::Text(|sealed| sealed.receipt.job.clone())),
@@ -124,7 +129,7 @@ fn month(receipt: &Receipt) -> (Timestamp, Timestamp) {
 impl Values {
     fn data_type(self) -> DataType {
         match self {
-            Self::Text(_) => DataType::Utf8,
+            Self::Text(_) | Self::Null => DataType::Utf8,
             Self::Time(_) => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
             Self::Decimal(_) => DataType::Decimal128(DECIMAL.0, DECIMAL.1),
             Self::Number(_) => DataType::Int64,
@@ -138,6 +143,7 @@ impl Values {
             Self::Text(value) => {
                 Arc::new(rows.iter().map(|row| Some(value(row))).collect::<StringArray>())
             }
+            Self::Null => Arc::new(rows.iter().map(|_| None::<&str>).collect::<StringArray>()),
             Self::Time(value) => {
                 let times: TimestampMicrosecondArray =
                     receipts.map(|receipt| Some(value(receipt).as_microsecond())).collect();
