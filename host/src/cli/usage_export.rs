@@ -3,7 +3,7 @@
 //! columns whose names begin with `x_`.
 
 use crate::journal::SealedReceipt;
-use crate::model::Receipt;
+use crate::model::{Receipt, random_name};
 use anyhow::Context;
 use arrow::array::{
     ArrayRef, BooleanArray, Decimal128Array, Int64Array, RecordBatch, StringArray,
@@ -17,6 +17,7 @@ use jiff::tz::TimeZone;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -166,9 +167,11 @@ impl Values {
     }
 }
 
-/// A file that is being written.
+/// A file that is being written. It gets its name when it is complete.
 pub(super) struct Export {
-    path: PathBuf,
+    target: PathBuf,
+    /// The incomplete file. `None` if the target is not a regular file, such as a pipe: then it is written directly.
+    temporary: Option<PathBuf>,
     schema: SchemaRef,
     writer: Option<FileWriter>,
     rows: Vec<SealedReceipt>,
@@ -180,8 +183,16 @@ enum FileWriter {
     Parquet(Box<ArrowWriter<File>>),
 }
 
+/// A new name in the folder of this file.
+fn beside(target: &Path) -> anyhow::Result<PathBuf> {
+    let mut name = OsString::from(".");
+    name.push(target.file_name().context("it is not the name of a file")?);
+    name.push(format!(".{}", random_name()));
+    Ok(target.with_file_name(name))
+}
+
 impl Export {
-    /// Creates the file, or replaces it.
+    /// Begins to write the file, or to replace it.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -189,7 +200,11 @@ impl Export {
         let field = |(name, values): &Column| Field::new(*name, values.data_type(), true);
         let schema: SchemaRef =
             Arc::new(Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>()));
-        let file = File::create(path)?;
+        // A link stays, and the file to which it leads is replaced.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_special = target.metadata().is_ok_and(|found| !found.is_file());
+        let temporary = (!is_special).then(|| beside(&target)).transpose()?;
+        let file = File::create(temporary.as_ref().unwrap_or(&target))?;
         let is_parquet = path.extension().is_some_and(|extension| extension == "parquet");
         let writer = if is_parquet {
             let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
@@ -198,13 +213,7 @@ impl Export {
         } else {
             FileWriter::Csv(Box::new(CsvWriter::new(file)))
         };
-        Ok(Self {
-            path: path.to_owned(),
-            schema,
-            writer: Some(writer),
-            rows: Vec::new(),
-            written: 0,
-        })
+        Ok(Self { target, temporary, schema, writer: Some(writer), rows: Vec::new(), written: 0 })
     }
 
     /// Adds a row.
@@ -236,23 +245,25 @@ impl Export {
     pub(super) fn finish(mut self) -> anyhow::Result<u64> {
         // Also without rows: the file then has only the names of the columns.
         self.write()?;
-        match self.writer.take() {
-            Some(FileWriter::Csv(writer)) => (*writer).into_inner().sync_all()?,
-            Some(FileWriter::Parquet(mut writer)) => {
-                writer.finish()?;
-                writer.inner().sync_all()?;
-            }
-            None => {}
+        let file = match self.writer.take().context("the file is closed")? {
+            FileWriter::Csv(writer) => (*writer).into_inner(),
+            FileWriter::Parquet(writer) => (*writer).into_inner()?,
+        };
+        // A pipe cannot be synced.
+        if let Some(temporary) = &self.temporary {
+            file.sync_all()?;
+            fs::rename(temporary, &self.target)?;
         }
+        self.temporary = None;
         Ok(self.written)
     }
 }
 
 impl Drop for Export {
     fn drop(&mut self) {
-        if self.writer.is_some() {
+        if let Some(temporary) = &self.temporary {
             // The file is incomplete. The error that is reported says why.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(temporary);
         }
     }
 }

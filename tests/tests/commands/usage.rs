@@ -263,4 +263,10 @@ fn an_export_has_the_columns_of_focus() {
         parquet.into_job().command(&["usage", "--to", "2020-01-01", "--export", "none.csv", "job"]);
     none.exits_with(0).says("0 rows");
     assert_eq!(none.text("none.csv").lines().count(), 1, "the names of the columns");
+    let piped = none.into_job().command(&["usage", "--export", "/dev/stdout", "job"]);
+    piped.exits_with(0).says("4 rows");
+    assert_eq!(piped.stdout.lines().count(), 5, "{piped}");
+    let names = fs::read_dir(piped.dir()).unwrap().map(|entry| entry.unwrap().file_name());
+    let hidden = names.filter(|name| name.to_string_lossy().starts_with(".usage")).count();
+    assert_eq!(hidden, 0, "no incomplete file is left");
 }
