@@ -23,7 +23,7 @@ pub(super) struct GrantedAttempt {
     pub(super) since: Duration,
     /// When the attempt was granted. `None` if an earlier leader did so.
     pub(super) granted: Option<Duration>,
-    /// Whether the attempt has changed its worker, and the earlier worker has its receipt.
+    /// Whether another worker has begun the attempt before, and has its receipt.
     pub(super) has_changed_worker: bool,
 }
 

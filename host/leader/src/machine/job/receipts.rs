@@ -16,9 +16,10 @@ const CLOCK_SLACK: Duration = Duration::from_secs(1);
 const MAX_CORES: u64 = 1024;
 /// More bytes of memory than a machine has.
 const MAX_MEMORY: u64 = 1 << 50;
-/// The time of a GPU begins before the attempt, with the worker or the end of its attempt before. The leader does not know
-/// when that was. So it allows an hour for it, and this many times the time since the grant.
+/// How many times the time since the grant the GPU time may be, plus [`MAX_GPU_WAIT_US`]. The GPU time begins before the attempt,
+/// and the leader does not know when.
 const MAX_GPU_TIMES: u64 = 16;
+/// For the time of a GPU before the first attempt of its worker, in microseconds.
 const MAX_GPU_WAIT_US: u64 = 3_600_000_000;
 
 /// The same, with the wall time, CPU time, GPU time and memory that are possible in this time.
@@ -101,7 +102,7 @@ impl JobMachine {
         let granted = found.map_or(Some(now), |found| found.granted);
         let longest = match granted {
             Some(granted) => now.saturating_sub(granted),
-            // An earlier leader granted it. Since then, the node has limited the time itself.
+            // An earlier leader granted it, at an unknown time. An honest node ends it after these time-outs.
             None => {
                 now.saturating_add(self.policy.load_timeout).saturating_add(self.policy.run_timeout)
             }
