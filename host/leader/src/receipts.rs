@@ -5,8 +5,8 @@ use super::journal::{JournalError, ReceiptReader, SealedReceipt};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
-/// Calls `visit` with each receipt in these journals, and `skip` with the error of each journal that cannot be read. Returns
-/// how many journals were read.
+/// Calls `visit` with each receipt in these journals, and `skip` with the error of each journal that cannot be read. No receipt
+/// of such a journal is visited. Returns how many journals were read.
 pub fn each_receipt(
     journals: &[PathBuf],
     visit: &mut dyn FnMut(&SealedReceipt),
@@ -28,6 +28,8 @@ pub fn each_receipt(
     let mut read = 0;
     for journal in readable {
         let visited = ReceiptReader::open(journal).and_then(|reader| {
+            // The first pass only finds out whether all receipts can be read. Keeping them would need too much memory.
+            reader.for_each(&mut |_| ())?;
             let is_shared = times.get(reader.job()).is_some_and(|times| *times > 1);
             reader.for_each(&mut |sealed| {
                 if !is_shared || seen.insert(sealed.hash.clone()) {

@@ -26,7 +26,7 @@ pub struct AttemptUsage {
     pub bytes_read: u64,
     /// Bytes of rows and files that the attempt added to the output.
     pub bytes_written: u64,
-    /// Bytes of objects that the worker's node fetched from stores for this attempt.
+    /// Bytes of the objects in stores that the attempt needs, also if its node had them already.
     pub bytes_fetched: u64,
     /// Calls of models.
     pub model_calls: u64,
@@ -307,7 +307,7 @@ pub struct UsageSum {
     pub bytes_read: u64,
     /// Bytes in the output.
     pub bytes_written: u64,
-    /// Bytes that nodes fetched from stores.
+    /// Bytes of the objects in stores that attempts need. An object counts for each of them.
     pub bytes_fetched: u64,
     /// Calls of models.
     pub model_calls: u64,

@@ -3,8 +3,8 @@
 //! process may be compromised, and may report anything.
 
 use crate::model::{AttemptReport, AttemptUsage, MiniBatchId, WorkerId};
-use crate::pool::{Pool, PoolEvent};
-use crate::protocol::{FromWorker, NodeNews};
+use crate::pool::Pool;
+use crate::protocol::NodeNews;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,9 +21,9 @@ const PEAK_INTERVAL: Duration = Duration::from_millis(100);
 #[derive(Debug, Default)]
 pub(super) struct Metering {
     workers: HashMap<WorkerId, WorkerMeter>,
-    /// Bytes that were fetched for attempts that have not ended.
+    /// The bytes of the objects that attempts need that have not ended.
     fetched: HashMap<(MiniBatchId, u32), u64>,
-    /// The files that were fetched for mini-batches, if the leader on this machine has requested them. Each counts for the
+    /// The files that were requested for mini-batches, if the leader on this machine has requested them. Each counts for the
     /// first attempt.
     files: HashMap<MiniBatchId, Vec<PathBuf>>,
     /// The memory that is reserved for each worker, in bytes.
@@ -68,16 +68,6 @@ impl Metering {
         self.workers.insert(worker, WorkerMeter { gpu_since, ..WorkerMeter::default() });
     }
 
-    /// Must be called with every event before the event is handled.
-    pub(super) fn note(&mut self, event: &PoolEvent, pool: &Pool) {
-        if let PoolEvent::Worker(worker, FromWorker::Ready { .. }) = event
-            && let Some(meter) = self.workers.get_mut(worker)
-        {
-            // The time of `init` belongs to no attempt.
-            meter.cpu_before = pool.cpu_us(*worker).unwrap_or(meter.cpu_before);
-        }
-    }
-
     /// Must be called before a worker is killed.
     pub(super) fn note_kill(&mut self, worker: WorkerId, pool: &Pool) {
         if let Some(meter) = self.workers.get_mut(&worker)
@@ -93,21 +83,21 @@ impl Metering {
         self.workers.remove(&worker);
     }
 
-    /// So many bytes are fetched for an attempt.
+    /// An attempt needs objects with so many bytes. The node may have some of them already.
     pub(super) fn note_fetch(&mut self, attempt: (MiniBatchId, u32), bytes: u64) {
         if bytes > 0 {
             self.fetched.insert(attempt, bytes);
         }
     }
 
-    /// These files are fetched for a mini-batch.
+    /// These files are requested for a mini-batch. The node may have some of them already.
     pub(super) fn note_files(&mut self, id: MiniBatchId, files: &[PathBuf]) {
         if !files.is_empty() {
             self.files.insert(id, files.to_vec());
         }
     }
 
-    /// The bytes that were fetched for an attempt.
+    /// The bytes of the objects that an attempt needs.
     fn take_fetched(&mut self, attempt: (MiniBatchId, u32)) -> u64 {
         let files = self.files.remove(&attempt.0).unwrap_or_default();
         let lengths = files.iter().filter_map(|file| Some(file.metadata().ok()?.len()));
@@ -120,9 +110,15 @@ impl Metering {
         self.fetched.remove(&attempt);
     }
 
-    /// Adds to the news of an attempt's end what the attempt used.
+    /// Adds to the news of an attempt's end what the attempt used. Must be called with all news of the machine, which has
+    /// no news of a message that a worker sent out of turn.
     pub(super) fn measure_news(&mut self, news: &mut NodeNews, pool: &Pool) {
         match news {
+            NodeNews::Ready { worker, .. } => {
+                if let Some(meter) = self.workers.get_mut(worker) {
+                    meter.end_init(pool.cpu_us(*worker));
+                }
+            }
             NodeNews::Finished { worker, age, usage, report, .. } => {
                 let attempt = (*worker, (report.id, report.attempt));
                 *usage = self.measure(attempt, *age, Some(report), pool);
@@ -178,6 +174,11 @@ impl Metering {
 }
 
 impl WorkerMeter {
+    /// `init` has ended: its time belongs to no attempt. `now`: the CPU time of the process, if it still exists.
+    fn end_init(&mut self, now: Option<u64>) {
+        self.cpu_before = now.unwrap_or(self.cpu_before);
+    }
+
     /// The CPU time since the attempt before. `now`: the CPU time of the process, if it still exists.
     fn take_cpu(&mut self, now: Option<u64>) -> u64 {
         let Some(total) = self.cpu_at_kill.or(now) else { return 0 };
@@ -271,6 +272,15 @@ mod tests {
             assert_eq!((used.fuel, used.bytes_read), (Some(5_000_000), 7));
             assert_eq!((used.model_calls, used.model_us), (2, 500));
         }
+    }
+
+    #[test]
+    fn the_cpu_time_of_init_belongs_to_no_attempt() {
+        let mut meter = WorkerMeter::default();
+        meter.end_init(Some(70));
+        assert_eq!(meter.take_cpu(Some(100)), 30);
+        meter.end_init(None);
+        assert_eq!(meter.take_cpu(Some(110)), 10, "the process was gone for a moment");
     }
 
     #[test]

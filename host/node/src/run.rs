@@ -155,7 +155,6 @@ impl RunningJob {
 
     fn on_pool_event(&mut self, event: PoolEvent) -> Vec<NodeReport> {
         self.has_received = true;
-        self.metering.note(&event, &self.pool);
         let gone = match &event {
             PoolEvent::Exited(worker, _) => Some(*worker),
             _ => None,

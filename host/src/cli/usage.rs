@@ -8,8 +8,8 @@ use super::terminal::{print, print_json};
 use super::usage_export::Export;
 use super::which::is_job_dir;
 use crate::engine::{JobState, each_receipt};
-use crate::journal::{JournalError, ReceiptReader, SealedReceipt};
-use crate::model::{JobDir, count};
+use crate::journal::{BrokenReceipt, JournalError, ReceiptReader, SealedReceipt};
+use crate::model::{JobDir, ReceiptTotals, count};
 use crate::report::{UsageBy, UsageGroup, UsageTable, decimal_seconds, gigabyte_hours};
 use anyhow::{Context, anyhow};
 use jiff::Timestamp;
@@ -126,24 +126,33 @@ impl UsageArguments {
     }
 }
 
-/// Visits the selected receipts. A journal that cannot be read is skipped with a warning.
+/// Visits the selected receipts. A journal that cannot be read is skipped with a warning. Returns how many journals were read,
+/// and how the command exits: with an error if a journal was skipped that exists.
 fn visit(
     journals: &[PathBuf],
     selection: &UsageSelection,
     visit: &mut dyn FnMut(&SealedReceipt),
-) -> u64 {
+) -> (u64, Exit) {
+    let mut exit = Exit::Completed;
     let mut visit = |sealed: &SealedReceipt| {
         if selection.selects(sealed) {
             visit(sealed);
         }
     };
-    let mut skip = |error: JournalError| say(&format!("warning: skipped: {error}"));
-    each_receipt(journals, &mut visit, &mut skip)
+    let mut skip = |error: JournalError| {
+        say(&format!("warning: skipped: {error}"));
+        if !matches!(error, JournalError::Missing(_)) {
+            exit = Exit::Failed;
+        }
+    };
+    let read = each_receipt(journals, &mut visit, &mut skip);
+    (read, exit)
 }
 
 fn sum(arguments: &UsageArguments, journals: &[PathBuf]) -> Result<Exit, Problem> {
     let mut table = UsageTable::new(arguments.by);
-    let jobs = visit(journals, &arguments.selection, &mut |sealed| table.add(&sealed.receipt));
+    let mut add = |sealed: &SealedReceipt| table.add(&sealed.receipt);
+    let (jobs, exit) = visit(journals, &arguments.selection, &mut add);
     if arguments.json {
         let groups: Vec<Value> = table.groups.iter().map(group_json).collect();
         let value = json!({
@@ -153,7 +162,7 @@ fn sum(arguments: &UsageArguments, journals: &[PathBuf]) -> Result<Exit, Problem
     } else {
         print(&table_text(&table, arguments.by))?;
     }
-    Ok(Exit::Completed)
+    Ok(exit)
 }
 
 fn group_json((key, group): (&String, &UsageGroup)) -> Value {
@@ -214,17 +223,32 @@ fn export(file: &Path, journals: &[PathBuf], selection: &UsageSelection) -> Resu
     };
     let mut export = Export::create(file).map_err(failed)?;
     let mut result = Ok(());
-    visit(journals, selection, &mut |sealed| {
+    let (_, exit) = visit(journals, selection, &mut |sealed| {
         if result.is_ok() {
             result = export.add(sealed);
         }
     });
     let rows = result.and_then(|()| export.finish()).map_err(failed)?;
     say(&format!("{} rows are in {}", count(rows), file.display()));
-    Ok(Exit::Completed)
+    Ok(exit)
 }
 
-/// Checks the chain of each job.
+/// Checks the chain of one job. A job without a journal has an empty chain if its result has no receipts, either.
+fn chain(dir: &Path) -> Result<Result<ReceiptTotals, BrokenReceipt>, JournalError> {
+    let job_dir = JobDir::new(dir);
+    let state = JobState::read(&job_dir);
+    let is_unreadable = state.is_err();
+    let known = state.ok().flatten().and_then(|state| state.result?.receipts);
+    let known = known.as_ref().map(|totals| (totals.receipts(), totals.head.as_str()));
+    let has_receipts = is_unreadable || known.is_some_and(|(receipts, _)| receipts > 0);
+    let checked = ReceiptReader::open(&job_dir.journal()).and_then(|reader| reader.verify(known));
+    match checked {
+        Err(JournalError::Missing(_)) if !has_receipts => Ok(Ok(ReceiptTotals::default())),
+        checked => checked,
+    }
+}
+
+/// Checks the chain of each job. One that cannot be checked does not keep the others from being checked.
 fn verify(dirs: &[PathBuf], as_json: bool) -> Result<Exit, Problem> {
     if dirs.is_empty() {
         return Err(Problem::usage(anyhow!("there is no job directory to check")));
@@ -233,27 +257,28 @@ fn verify(dirs: &[PathBuf], as_json: bool) -> Result<Exit, Problem> {
     let mut lines = String::new();
     let mut values = Vec::new();
     for dir in dirs {
-        let job_dir = JobDir::new(dir);
-        let state = JobState::read(&job_dir).ok().flatten();
-        let known = state.and_then(|state| state.result?.receipts);
-        let known = known.as_ref().map(|totals| (totals.receipts(), totals.head.as_str()));
-        let reader = ReceiptReader::open(&job_dir.journal()).map_err(Problem::usage)?;
         let shown = dir.display();
-        match reader.verify(known).map_err(Problem::usage)? {
-            Ok(totals) => {
+        match chain(dir) {
+            Ok(Ok(totals)) => {
                 let receipts = count(totals.receipts());
                 let head = if totals.head.is_empty() { "none" } else { &totals.head };
                 lines +=
                     &format!("{shown}: {receipts} receipts, intact; the last hash is {head}\n");
                 values.push(json!({"job_dir": dir, "receipts": totals.receipts(), "head": totals.head, "broken": null}));
             }
-            Err(broken) => {
+            Ok(Err(broken)) => {
                 exit = Exit::Failed;
                 lines += &format!("{shown}: {broken}\n");
                 let number = broken.number;
                 values.push(
                     json!({"job_dir": dir, "broken": {"number": number, "what": broken.what}}),
                 );
+            }
+            Err(error) => {
+                exit = Exit::Failed;
+                lines += &format!("{shown}: not checked: {error}\n");
+                let what = error.to_string();
+                values.push(json!({"job_dir": dir, "broken": {"number": null, "what": what}}));
             }
         }
     }

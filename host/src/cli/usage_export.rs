@@ -3,7 +3,7 @@
 //! columns whose names begin with `x_`.
 
 use crate::journal::SealedReceipt;
-use crate::model::Receipt;
+use crate::model::{Receipt, random_name};
 use anyhow::Context;
 use arrow::array::{
     ArrayRef, BooleanArray, Decimal128Array, Int64Array, RecordBatch, StringArray,
@@ -17,6 +17,7 @@ use jiff::tz::TimeZone;
 use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +41,8 @@ enum Values {
     Decimal(fn(&Receipt) -> i128),
     Number(fn(&Receipt) -> Option<u64>),
     Flag(fn(&Receipt) -> bool),
+    /// Text that Sandmill has for no row.
+    Null,
 }
 
 /// The columns, in the order of their names in FOCUS. Those of Sandmill come last.
@@ -51,6 +54,7 @@ const COLUMNS: &[Column] = &[
     ("BillingPeriodEnd", Values::Time(|receipt| month(receipt).1)),
     ("BillingPeriodStart", Values::Time(|receipt| month(receipt).0)),
     ("ChargeCategory", Values::Text(|_| "Usage".to_owned())),
+    ("ChargeClass", Values::Null),
     ("ChargeDescription", Values::Text(description)),
     ("ChargeFrequency", Values::Text(|_| "Usage-Based".to_owned())),
     ("ChargePeriodEnd", Values::Time(|receipt| receipt.ended)),
@@ -61,6 +65,8 @@ const COLUMNS: &[Column] = &[
     ("EffectiveCost", Values::Decimal(|_| 0)),
     ("InvoiceIssuerName", Values::Text(|_| "Sandmill".to_owned())),
     ("ListCost", Values::Decimal(|_| 0)),
+    ("PricingQuantity", Values::Decimal(|receipt| receipt.usage.cpu_us.into())),
+    ("PricingUnit", Values::Text(|_| "CPU-Seconds".to_owned())),
     ("ProviderName", Values::Text(|_| "Sandmill".to_owned())),
     ("PublisherName", Values::Text(|_| "Sandmill".to_owned())),
     ("ResourceId", Values::Text(|sealed| sealed.receipt.job.clone())),
@@ -125,7 +131,7 @@ fn month(receipt: &Receipt) -> (Timestamp, Timestamp) {
 impl Values {
     fn data_type(self) -> DataType {
         match self {
-            Self::Text(_) => DataType::Utf8,
+            Self::Text(_) | Self::Null => DataType::Utf8,
             Self::Time(_) => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
             Self::Decimal(_) => DataType::Decimal128(DECIMAL.0, DECIMAL.1),
             Self::Number(_) => DataType::Int64,
@@ -139,6 +145,7 @@ impl Values {
             Self::Text(value) => {
                 Arc::new(rows.iter().map(|row| Some(value(row))).collect::<StringArray>())
             }
+            Self::Null => Arc::new(rows.iter().map(|_| None::<&str>).collect::<StringArray>()),
             Self::Time(value) => {
                 let times: TimestampMicrosecondArray =
                     receipts.map(|receipt| Some(value(receipt).as_microsecond())).collect();
@@ -161,9 +168,11 @@ impl Values {
     }
 }
 
-/// A file that is being written.
+/// A file that is being written. It gets its name when it is complete.
 pub(super) struct Export {
-    path: PathBuf,
+    target: PathBuf,
+    /// The incomplete file. `None` if the target is not a regular file, such as a pipe: then it is written directly.
+    temporary: Option<PathBuf>,
     schema: SchemaRef,
     writer: Option<FileWriter>,
     rows: Vec<SealedReceipt>,
@@ -175,8 +184,16 @@ enum FileWriter {
     Parquet(Box<ArrowWriter<File>>),
 }
 
+/// A new name in the folder of this file.
+fn beside(target: &Path) -> anyhow::Result<PathBuf> {
+    let mut name = OsString::from(".");
+    name.push(target.file_name().context("it is not the name of a file")?);
+    name.push(format!(".{}", random_name()));
+    Ok(target.with_file_name(name))
+}
+
 impl Export {
-    /// Creates the file, or replaces it.
+    /// Begins to write the file, or to replace it.
     ///
     /// # Errors
     /// If it cannot be created.
@@ -184,7 +201,11 @@ impl Export {
         let field = |(name, values): &Column| Field::new(*name, values.data_type(), true);
         let schema: SchemaRef =
             Arc::new(Schema::new(COLUMNS.iter().map(field).collect::<Vec<_>>()));
-        let file = File::create(path)?;
+        // A link stays, and the file to which it leads is replaced.
+        let target = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let is_special = target.metadata().is_ok_and(|found| !found.is_file());
+        let temporary = (!is_special).then(|| beside(&target)).transpose()?;
+        let file = File::create(temporary.as_ref().unwrap_or(&target))?;
         let is_parquet = path.extension().is_some_and(|extension| extension == "parquet");
         let writer = if is_parquet {
             let properties = WriterProperties::builder().set_compression(Compression::SNAPPY);
@@ -193,13 +214,7 @@ impl Export {
         } else {
             FileWriter::Csv(Box::new(CsvWriter::new(file)))
         };
-        Ok(Self {
-            path: path.to_owned(),
-            schema,
-            writer: Some(writer),
-            rows: Vec::new(),
-            written: 0,
-        })
+        Ok(Self { target, temporary, schema, writer: Some(writer), rows: Vec::new(), written: 0 })
     }
 
     /// Adds a row.
@@ -231,23 +246,25 @@ impl Export {
     pub(super) fn finish(mut self) -> anyhow::Result<u64> {
         // Also without rows: the file then has only the names of the columns.
         self.write()?;
-        match self.writer.take() {
-            Some(FileWriter::Csv(writer)) => (*writer).into_inner().sync_all()?,
-            Some(FileWriter::Parquet(mut writer)) => {
-                writer.finish()?;
-                writer.inner().sync_all()?;
-            }
-            None => {}
+        let file = match self.writer.take().context("the file is closed")? {
+            FileWriter::Csv(writer) => (*writer).into_inner(),
+            FileWriter::Parquet(writer) => (*writer).into_inner()?,
+        };
+        // A pipe cannot be synced.
+        if let Some(temporary) = &self.temporary {
+            file.sync_all()?;
+            fs::rename(temporary, &self.target)?;
         }
+        self.temporary = None;
         Ok(self.written)
     }
 }
 
 impl Drop for Export {
     fn drop(&mut self) {
-        if self.writer.is_some() {
+        if let Some(temporary) = &self.temporary {
             // The file is incomplete. The error that is reported says why.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(temporary);
         }
     }
 }

@@ -187,6 +187,30 @@ fn a_changed_receipt_is_named() {
     assert_eq!(found["jobs"][0]["broken"]["number"], 4, "{found:#}");
 }
 
+/// A journal that cannot be read does not hide the state of other jobs, and counts nothing.
+#[test]
+fn an_unreadable_journal_is_reported_and_the_others_are_checked() {
+    let ran = ran_with_failures();
+    let job = ran.into_job();
+    copy(&job.path("job"), &job.path("damaged"));
+    copy(&job.path("job"), &job.path("removed"));
+    fs::write(job.path("damaged/journal.sqlite"), "not a database").unwrap();
+    fs::remove_file(job.path("removed/journal.sqlite")).unwrap();
+    let checked = job.command(&["usage", "--verify", "damaged", "removed", "job"]);
+    checked.exits_with(42);
+    let lines: Vec<&str> = checked.stdout.lines().collect();
+    assert_eq!(lines.len(), 3, "{checked}");
+    assert!(lines[0].starts_with("damaged: not checked: "), "{checked}");
+    assert!(lines[1].starts_with("removed: not checked: "), "{checked}");
+    assert!(lines[2].starts_with("job: 4 receipts, intact"), "{checked}");
+    let used = checked.into_job().command(&["usage", "--json", "damaged", "removed", "job"]);
+    used.exits_with(42);
+    let sums: Value = serde_json::from_str(&used.stdout).unwrap();
+    assert_eq!(sums["jobs"], 1, "{sums:#}");
+    assert_eq!(sums["total"]["billable"]["attempts"], 4, "{sums:#}");
+    used.into_job().command(&["usage", "removed", "job"]).exits_with(0);
+}
+
 /// The export has the columns that FOCUS requires.
 #[test]
 fn an_export_has_the_columns_of_focus() {
@@ -208,6 +232,9 @@ fn an_export_has_the_columns_of_focus() {
         "EffectiveCost",
         "InvoiceIssuerName",
         "ListCost",
+        "PricingQuantity",
+        "PricingUnit",
+        "ListCost",
         "ProviderName",
         "PublisherName",
         "ServiceCategory",
@@ -219,6 +246,7 @@ fn an_export_has_the_columns_of_focus() {
         );
     }
     let first = &rows[0];
+    assert_eq!(first["ChargeClass"], "", "a column without values");
     assert_eq!(
         (&first["SubAccountId"], &first["ChargeCategory"]),
         (&json!("default"), &json!("Usage"))
@@ -235,4 +263,10 @@ fn an_export_has_the_columns_of_focus() {
         parquet.into_job().command(&["usage", "--to", "2020-01-01", "--export", "none.csv", "job"]);
     none.exits_with(0).says("0 rows");
     assert_eq!(none.text("none.csv").lines().count(), 1, "the names of the columns");
+    let piped = none.into_job().command(&["usage", "--export", "/dev/stdout", "job"]);
+    piped.exits_with(0).says("4 rows");
+    assert_eq!(piped.stdout.lines().count(), 5, "{piped}");
+    let names = fs::read_dir(piped.dir()).unwrap().map(|entry| entry.unwrap().file_name());
+    let hidden = names.filter(|name| name.to_string_lossy().starts_with(".usage")).count();
+    assert_eq!(hidden, 0, "no incomplete file is left");
 }

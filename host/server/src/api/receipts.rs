@@ -44,7 +44,7 @@ pub(crate) struct UsageBody {
     bytes_read: u64,
     /// Bytes of rows and files in the output.
     bytes_written: u64,
-    /// Bytes of objects that were fetched from stores.
+    /// Bytes of the objects in stores that the attempts need. An object counts for each of them, also if it was fetched once.
     bytes_fetched: u64,
     /// Calls of models.
     model_calls: u64,

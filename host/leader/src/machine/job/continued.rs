@@ -95,7 +95,9 @@ impl JobMachine {
     fn begin_continued(&mut self, node: NodeId, continued: &ContinuedAttempt) {
         let ContinuedAttempt { id, attempt, runs_on, age } = *continued;
         let granted = self.granted.get_mut(&id).and_then(|granted| granted.attempt_on(node));
-        let Some((begun, worker)) = granted.zip(runs_on) else { return };
+        let Some(begun) = granted else { return };
+        begun.granted = None;
+        let Some(worker) = runs_on else { return };
         begun.runs_on = Some(worker);
         begun.since = self.now.saturating_sub(age);
         self.count_begun(attempt);

@@ -21,11 +21,15 @@ pub(super) struct GrantedAttempt {
     pub(super) runs_on: Option<WorkerId>,
     /// When `run` began. Before that, when the attempt was granted.
     pub(super) since: Duration,
+    /// When the attempt was granted. `None` if an earlier leader did so.
+    pub(super) granted: Option<Duration>,
+    /// Whether another worker has begun the attempt before, and has its receipt.
+    pub(super) has_changed_worker: bool,
 }
 
 impl GrantedAttempt {
     fn new(node: NodeId, now: Duration) -> Self {
-        Self { node, runs_on: None, since: now }
+        Self { node, runs_on: None, since: now, granted: Some(now), has_changed_worker: false }
     }
 }
 

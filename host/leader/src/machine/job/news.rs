@@ -1,8 +1,8 @@
 //! Handles the reports of nodes.
 
 use super::JobMachine;
-use super::granted::GrantedMiniBatch;
-use super::performer::{AttemptCost, AttemptWorker, LostAttempt};
+use super::granted::{GrantedAttempt, GrantedMiniBatch};
+use super::performer::{AttemptWorker, LostAttempt};
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, Failure, FailureKind, MiniBatchId, NodeId, WorkerId};
 use crate::protocol::{NodeNews, NodePolicy, OtherWorkers, WorkersStanding};
@@ -31,6 +31,7 @@ impl JobMachine {
             }
             NodeNews::Finished { worker, age, has_run, usage, report } => {
                 self.issue_earlier(id, (report.id, report.attempt), Some(worker));
+                let cost = self.measured(id, (report.id, report.attempt), age, usage);
                 let Some(granted) = self.remove_granted(id, (report.id, report.attempt)) else {
                     return;
                 };
@@ -39,12 +40,12 @@ impl JobMachine {
                     self.count_begun(granted.pending.attempt);
                 }
                 let by = AttemptWorker { node: id, worker };
-                let cost = self.measured(age, usage);
                 // A node on this machine has checked this already.
                 if !report.fits(granted.pending.mini_batch.planned_items()) {
                     let text = "its node reported what does not fit to the mini-batch";
                     let failure = Failure::new(FailureKind::WorkerDied, text);
-                    let cost = AttemptCost { started: self.now, ..cost };
+                    // The node cannot be believed, so nothing is known of what the attempt used.
+                    let cost = self.unmeasured(self.now);
                     let lost = LostAttempt { run: None, process_seconds: 0.0, cost };
                     return self.attempt_lost(by, granted, lost, failure);
                 }
@@ -64,9 +65,10 @@ impl JobMachine {
                 failure,
             } => {
                 self.issue_earlier(id, (batch, attempt), Some(worker));
+                let cost = self.measured(id, (batch, attempt), age, usage);
                 let Some(granted) = self.remove_granted(id, (batch, attempt)) else { return };
                 let by = AttemptWorker { node: id, worker };
-                let lost = LostAttempt { run, process_seconds, cost: self.measured(age, usage) };
+                let lost = LostAttempt { run, process_seconds, cost };
                 self.attempt_lost(by, granted, lost, failure);
             }
             NodeNews::Returned(attempts) => {
@@ -93,6 +95,16 @@ impl JobMachine {
                 self.emit(EventKind::WorkerExited { worker, how, expected });
             }
         }
+    }
+
+    /// The attempt that was granted to this node. `None` if the node has no such attempt.
+    pub(super) fn granted_attempt(
+        &mut self,
+        node: NodeId,
+        (id, attempt): (MiniBatchId, u32),
+    ) -> Option<&mut GrantedAttempt> {
+        let granted = self.granted.get_mut(&id);
+        granted.filter(|granted| granted.pending.attempt == attempt)?.attempt_on(node)
     }
 
     /// Removes an attempt that was granted to this node, and that the node no longer has. Also removes and returns
@@ -206,12 +218,16 @@ impl JobMachine {
     }
 
     fn on_started(&mut self, node: NodeId, worker: WorkerId, (id, attempt): (MiniBatchId, u32)) {
-        self.issue_earlier(node, (id, attempt), Some(worker));
-        let granted = self.granted.get_mut(&id);
-        let granted = granted.filter(|granted| granted.pending.attempt == attempt);
-        let Some(begun) = granted.and_then(|granted| granted.attempt_on(node)) else { return };
+        let now = self.now;
+        let Some(begun) = self.granted_attempt(node, (id, attempt)) else { return };
+        let changes = begun.runs_on.is_some_and(|earlier| earlier != worker);
+        // A node that keeps reporting other workers gets no more receipts for one grant.
+        if changes && !std::mem::replace(&mut begun.has_changed_worker, true) {
+            self.issue_earlier(node, (id, attempt), Some(worker));
+        }
+        let Some(begun) = self.granted_attempt(node, (id, attempt)) else { return };
         begun.runs_on = Some(worker);
-        begun.since = self.now;
+        begun.since = now;
         self.count_begun(attempt);
         self.progressed();
         self.emit(EventKind::AttemptStarted { worker: worker.to_string(), id, attempt });

@@ -10,6 +10,34 @@ use crate::model::{
 };
 use std::time::Duration;
 
+/// How much longer than by the leader's clock an attempt may take by the clock of its node.
+const CLOCK_SLACK: Duration = Duration::from_secs(1);
+/// More cores than a machine has.
+const MAX_CORES: u64 = 1024;
+/// More bytes of memory than a machine has.
+const MAX_MEMORY: u64 = 1 << 50;
+/// How many times the time since the grant the GPU time may be, plus [`MAX_GPU_WAIT_US`]. The GPU time begins before the attempt,
+/// and the leader does not know when.
+const MAX_GPU_TIMES: u64 = 16;
+/// For the time of a GPU before the first attempt of its worker, in microseconds.
+const MAX_GPU_WAIT_US: u64 = 3_600_000_000;
+
+/// The same, with the wall time, CPU time, GPU time and memory that are possible in this time.
+fn bounded(usage: AttemptUsage, longest: Duration) -> AttemptUsage {
+    let most_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+    let most_gpu = most_us.saturating_mul(MAX_GPU_TIMES).saturating_add(MAX_GPU_WAIT_US);
+    let most_byte_ms = most_us.div_ceil(1000).saturating_mul(MAX_MEMORY);
+    let usage = AttemptUsage {
+        wall_us: usage.wall_us.min(most_us),
+        cpu_us: usage.cpu_us.min(most_us.saturating_mul(MAX_CORES)),
+        memory_byte_ms: usage.memory_byte_ms.min(most_byte_ms),
+        peak_memory: usage.peak_memory.min(MAX_MEMORY),
+        gpu_us: usage.gpu_us.min(most_gpu),
+        ..usage
+    };
+    usage.capped()
+}
+
 impl JobMachine {
     /// The receipt of an attempt. `None` if the attempt did not begin.
     pub(super) fn receipt(
@@ -60,12 +88,30 @@ impl JobMachine {
         self.issue(by, id, &cost, end);
     }
 
-    /// The cost of an attempt that its node has measured, and that began `age` ago. A node may report anything.
-    pub(super) fn measured(&self, age: Duration, usage: AttemptUsage) -> AttemptCost {
+    /// The cost of an attempt that its node has measured, and that began `age` ago. A node may report anything: the
+    /// numbers are bounded by what is possible since the attempt was granted.
+    pub(super) fn measured(
+        &mut self,
+        node: NodeId,
+        attempt: (MiniBatchId, u32),
+        age: Duration,
+        usage: AttemptUsage,
+    ) -> AttemptCost {
+        let now = self.now;
+        let found = self.granted_attempt(node, attempt);
+        let granted = found.map_or(Some(now), |found| found.granted);
+        let longest = match granted {
+            Some(granted) => now.saturating_sub(granted),
+            // An earlier leader granted it, at an unknown time. An honest node ends it after these time-outs.
+            None => {
+                now.saturating_add(self.policy.load_timeout).saturating_add(self.policy.run_timeout)
+            }
+        };
+        let longest = longest.saturating_add(CLOCK_SLACK);
         AttemptCost {
-            started: self.now.saturating_sub(age),
-            ended: self.now,
-            usage: usage.capped(),
+            started: now.saturating_sub(age.min(longest)),
+            ended: now,
+            usage: bounded(usage, longest),
             end: None,
             has_run: true,
         }
@@ -125,5 +171,30 @@ impl JobMachine {
             outcome: ReceiptOutcome::Cancelled,
             not_billable: is_fault.then_some(NotBillable::OperatorFault),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_cannot_report_more_than_is_possible() {
+        let claimed = AttemptUsage::MAX;
+        let lie = AttemptUsage {
+            wall_us: claimed,
+            cpu_us: claimed,
+            memory_byte_ms: claimed,
+            peak_memory: claimed,
+            gpu_us: claimed,
+            ..AttemptUsage::default()
+        };
+        let used = bounded(lie, Duration::from_secs(2));
+        assert_eq!((used.wall_us, used.cpu_us), (2_000_000, 2_000_000 * MAX_CORES));
+        assert_eq!(used.memory_byte_ms, 2000 * MAX_MEMORY);
+        assert_eq!((used.peak_memory, used.gpu_us), (MAX_MEMORY, 3_632_000_000));
+        let unbounded = bounded(lie, Duration::MAX);
+        assert_eq!(unbounded.wall_us, claimed);
+        assert_eq!(bounded(used, Duration::from_secs(2)), used);
     }
 }

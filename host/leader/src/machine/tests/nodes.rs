@@ -104,6 +104,35 @@ fn attempts_of_a_lost_node_go_to_another_node() {
     assert!(send(&mut job, JobMessage::Node(A, news), 3).is_empty());
 }
 
+/// A hostile node reports that other workers begin the same attempt, and then what does not fit in the time.
+#[test]
+fn a_node_cannot_make_receipts_without_end() {
+    let mut job = on_two_nodes(policy(), 1);
+    assert_eq!(granted(&report_state(&mut job, A, idle(0))), [(A, 0, 1)]);
+    let mut receipts = 0;
+    for worker in [1, 2].into_iter().cycle().take(20) {
+        let id = MiniBatchId(0);
+        let news = NodeNews::Started { worker: WorkerId(worker), id, attempt: 1 };
+        let outputs = send(&mut job, JobMessage::Node(A, news), 2);
+        let is_receipt =
+            |output: &&JobOutput| matches!(output, JobOutput::Do(JobAction::Receipt(_)));
+        receipts += outputs.iter().filter(is_receipt).count();
+    }
+    assert_eq!(receipts, 1);
+    let mut news = finished(report(0, 1, 2, segment()));
+    if let NodeNews::Finished { age, usage, .. } = &mut news {
+        *age = secs(1000);
+        usage.wall_us = u64::MAX;
+    }
+    let outputs = send(&mut job, JobMessage::Node(A, news), 5);
+    let wall = outputs.iter().find_map(|output| match output {
+        JobOutput::Do(JobAction::Commit(settled)) => Some(settled.receipt.as_ref()?.usage.wall_us),
+        _ => None,
+    });
+    // It was granted at second 1. A second is allowed for differences between the clocks.
+    assert_eq!(wall, Some(5_000_000));
+}
+
 /// A node that does not answer gets the same request only once in a while, however much other nodes report.
 #[test]
 fn a_silent_node_is_not_flooded_with_requests() {
