@@ -76,7 +76,7 @@ mod tests {
             gpu_us: 9,
             ..sum
         };
-        insta::assert_snapshot!(usage_text(&sum), @"CPU 1.500000 s, wall 2.000000 s, memory 1.000000 GB hours, peak 5.0 MiB, GPU 0.000009 s, 1 model call, 0.000005 s, read 10 B, written 20 B, fetched 30 B, fuel 12,345");
+        insta::assert_snapshot!(usage_text(&sum), @"CPU 1.500000 s, wall 2.000000 s, memory 1.000000 GB hours, peak 5 MB, GPU 0.000009 s, 1 model call, 0.000005 s, read 10 bytes, written 20 bytes, fetched 30 bytes, fuel 12,345");
         let totals = ReceiptTotals { billable: sum, head: "ab".into(), ..ReceiptTotals::default() };
         insta::assert_snapshot!(receipts_text(&totals), @"3 attempts; the last has the hash ab");
     }

@@ -41,6 +41,7 @@ fn version_and_help() {
       cache        Shows how much compiled code and how many objects are cached for later jobs. `clear`
                    removes them
       metrics      Prints the jobs below a folder as OpenMetrics, for Prometheus
+      usage        Sums what jobs have used, exports it, or checks its hash chain
       logs         Prints the output of the entry script: of all workers, of one worker, or for one
                    mini-batch
       explain      Explains what went wrong in a job or made it slow, what to read, and what to change
@@ -110,6 +111,9 @@ fn version_and_help() {
           --tenant <NAME>              The tenant for whom the job runs: `${tenant}` in the roots of the
                                        policy stands for its name, and the job file cannot choose
                                        another one
+          --weight <N>                 The weight of the tenant. A tenant of weight 3 gets three times
+                                       as much of the machine (machine, in the policy) as a tenant of
+                                       weight 1
           --datastores <FILE>          The file of datastores: the stores that inputs may name, with
                                        their credentials. It must be readable only by its owner
                                        [default: $SANDMILL_DATASTORES]

@@ -239,7 +239,7 @@ pub(super) struct ReceiptRow {
     pub(super) hash: Vec<u8>,
 }
 
-/// Reads a row of [`SELECT`]. Fails if a value is not one that [`write`] writes.
+/// Reads a row of [`SELECT`]. Fails if a value is not one that [`write()`] writes.
 pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<ReceiptRow> {
     let unsigned = |index: usize| -> rusqlite::Result<u64> {
         let value: i64 = row.get(index)?;

@@ -78,7 +78,7 @@ fn run_cluster(seed: u64, length: u16) -> ClusterCounts {
 #[test]
 fn schedules_contain_twins_and_take_overs() {
     let mut sum = ClusterCounts::default();
-    for seed in 0..600 {
+    for seed in 0..1000 {
         let counts = run_cluster(seed, 30);
         let ClusterCounts { twins, cancelled, uncounted_failures, unfetched, .. } = counts;
         sum.take_overs += counts.take_overs;
