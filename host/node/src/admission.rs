@@ -1,5 +1,6 @@
 //! Starts workers if the machine has slots for them (see `machine_slots`).
 
+use super::machine::{NodeAction, NodeOutput};
 use crate::machine_slots::{MachineSlots, SlotLease};
 use crate::model::{WorkerId, count_u32, os_error};
 use crate::perf::Monitor;
@@ -7,7 +8,7 @@ use crate::pool::Pool;
 use crate::protocol::WorkerSetup;
 use std::collections::HashMap;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The result of starting a worker process.
 #[derive(Debug)]
@@ -53,12 +54,17 @@ impl Admission {
 
     /// Begins a new round of starts. Once a worker finds no slot, no later worker of the same round
     /// gets one. The numbers of these workers are used again, so no worker with a higher number may
-    /// run. `starts`: the workers that this round starts. `now`: the time since the job began here.
-    pub(super) fn begin_round(&mut self, starts: usize, now: Duration) {
+    /// run. `outputs`: what the round does. `begun`: when the job began here.
+    pub(super) fn begin_round(&mut self, outputs: &[NodeOutput], begun: Instant) {
         self.is_full = false;
-        if let Some(slots) = self.slots.as_mut().filter(|_| starts > 0) {
+        // This is called for each message, so it must cost nothing without caps.
+        let Some(slots) = &mut self.slots else { return };
+        let is_start =
+            |output: &&NodeOutput| matches!(output, NodeOutput::Do(NodeAction::Spawn(..)));
+        let starts = outputs.iter().filter(is_start).count();
+        if starts > 0 {
             slots.want(count_u32(self.taken.len() + starts));
-            self.asked_at = now;
+            self.asked_at = begun.elapsed();
         }
     }
 
@@ -75,8 +81,8 @@ impl Admission {
         if now > self.asked_at + WANT_TIME {
             slots.want(count_u32(self.taken.len()));
         }
-        // If the slots cannot be counted, the next worker that is to start reports it.
-        let beyond = slots.beyond_share().unwrap_or(0);
+        // Workers that end go on to do so while it is not known.
+        let beyond = slots.beyond_share()?;
         let was_beyond = std::mem::replace(&mut self.was_beyond, beyond > 0);
         (beyond > 0 || was_beyond).then_some(beyond)
     }

@@ -445,10 +445,7 @@ impl RunningJob {
         mut reported: Vec<NodeReport>,
     ) -> Vec<NodeReport> {
         let mut inbox = VecDeque::new();
-        let is_start =
-            |output: &&NodeOutput| matches!(output, NodeOutput::Do(NodeAction::Spawn(..)));
-        let starts = outputs.iter().filter(is_start).count();
-        self.admission.begin_round(starts, self.start.elapsed());
+        self.admission.begin_round(&outputs, self.start);
         self.follow(outputs, &mut reported, &mut inbox);
         while let Some(message) = inbox.pop_front() {
             let outputs = self.machine.handle(message, self.start.elapsed());

@@ -4,13 +4,12 @@ use super::config::Config;
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::current_dir;
-use super::say;
 use super::which::{JobArgument, is_job_dir};
+use super::{say, signals};
 use anyhow::anyhow;
 use sandmill_server::{PortalOptions, serve_job};
 use std::net::SocketAddr;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct PortalArguments {
@@ -36,14 +35,7 @@ pub(super) fn portal(arguments: &PortalArguments) -> Result<Exit, Problem> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Problem::usage(anyhow!("{error}")))?;
     runtime.block_on(async {
-        let mut term = signal(SignalKind::terminate()).map_err(Problem::usage)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Problem::usage)?;
-        let end = async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = interrupt.recv() => {}
-            }
-        };
+        let end = signals::first_end().map_err(Problem::usage)?;
         let announce = |address| {
             say(&format!(
                 "the job is shown at http://{address} until Ctrl-C; all users of this machine can read it there"

@@ -4,14 +4,13 @@ use super::datastores::DatastoresArgument;
 use super::exit::{Exit, Problem};
 use super::policy::{ANY_TENANT, PolicyArgument};
 use super::run::{current_dir, this_program};
-use super::say;
+use super::{say, signals};
 use anyhow::anyhow;
 use sandmill_server::{Listening, ServeError, ServeOptions, StateFolder, serve as run_server};
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// The message without a policy.
 const NO_POLICY: &str = "a server needs a policy, which says what the jobs of strangers may do: name it with --policy FILE";
@@ -61,13 +60,9 @@ pub(super) fn serve(arguments: &ServeArguments) -> Result<Exit, Problem> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| Problem::usage(anyhow!("{error}")))?;
     runtime.block_on(async {
-        let mut term = signal(SignalKind::terminate()).map_err(Problem::usage)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(Problem::usage)?;
+        let signal = signals::first_end().map_err(Problem::usage)?;
         let end = async move {
-            tokio::select! {
-                _ = term.recv() => {}
-                _ = interrupt.recv() => {}
-            }
+            signal.await;
             say("the server ends: it finishes its requests, and jobs go on; start it again to see them");
         };
         run_server(folder, options, announce, end).await.map_err(usage)

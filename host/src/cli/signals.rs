@@ -57,6 +57,19 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
     Ok(target)
 }
 
+/// Watches for SIGTERM and Ctrl-C from now on. The result ends at the first of them. Must be called inside a runtime.
+#[cfg(feature = "server")]
+pub(super) fn first_end() -> io::Result<impl Future<Output = ()>> {
+    let mut term = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = term.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
 /// From now on, calls `act` at each Ctrl-C, at each SIGTERM, and at the first SIGHUP. `act` gets the number
 /// of signals so far and the name of the signal. If this process was started with SIGHUP ignored, as `nohup`
 /// does, SIGHUP stays ignored, because the process should then outlive the terminal.

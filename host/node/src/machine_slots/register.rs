@@ -94,19 +94,17 @@ impl MachineSlots {
     }
 
     /// How many of its slots the job must give back, because they belong to other jobs by their tenants' shares. Also counts
-    /// what the job has used. Never waits for long.
-    ///
-    /// # Errors
-    /// If the folder cannot be used.
-    pub fn beyond_share(&mut self) -> io::Result<u32> {
+    /// what the job has used. `None` if that is not known now, because other jobs keep the gate locked or the state cannot be
+    /// kept. Never waits for long.
+    pub fn beyond_share(&mut self) -> Option<u32> {
         if self.turns.is_none() {
-            return Ok(0);
+            return Some(0);
         }
-        let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(0) };
+        let _gate = self.folder.gate(GATE_TRIES).ok().flatten()?;
         let taken = self.taken();
-        let turn = self.settle(taken, self.wanted.max(taken)).unwrap_or_default();
+        let turn = self.settle(taken, self.wanted.max(taken)).ok()?;
         let beyond = turn.map_or(0, |turn| u64::from(taken).saturating_sub(turn.shall_have));
-        Ok(u32::try_from(beyond).unwrap_or(u32::MAX))
+        Some(u32::try_from(beyond).unwrap_or(u32::MAX))
     }
 
     /// Gives back the job's share, because the job starts no more workers. Its slots are free when its workers have ended.
@@ -288,13 +286,13 @@ mod tests {
         assert_eq!(holders(&machine.caps(Some(2), None)).unwrap(), [(std::process::id(), 2)]);
         drop(first);
         one.want(0);
-        assert_eq!(one.beyond_share().unwrap(), 0);
+        assert_eq!(one.beyond_share(), Some(0));
         other.refused_until = None;
         let third = other.lease().unwrap().expect("a slot that was given back");
         assert!(one.lease().unwrap().is_none());
         drop((second, third));
         other.want(0);
-        assert_eq!(other.beyond_share().unwrap(), 0);
+        assert_eq!(other.beyond_share(), Some(0));
         one.refused_until = None;
         assert!(one.lease().unwrap().is_some());
     }
@@ -347,22 +345,22 @@ mod tests {
         let mut first = job("a", 1);
         first.want(4);
         let mut has: Vec<SlotLease> = (0..4).map(|_| first.lease().unwrap().unwrap()).collect();
-        assert_eq!(first.beyond_share().unwrap(), 0);
+        assert_eq!(first.beyond_share(), Some(0));
         let mut heavy = job("b", 3);
         heavy.want(4);
         assert!(heavy.lease().unwrap().is_none(), "all slots are taken");
-        assert_eq!(first.beyond_share().unwrap(), 3);
+        assert_eq!(first.beyond_share(), Some(3));
         // Its mini-batches end one after another.
         let mut other_has = Vec::new();
         for left in (0..3).rev() {
             drop(has.pop());
-            assert_eq!(first.beyond_share().unwrap(), left);
+            assert_eq!(first.beyond_share(), Some(left));
             assert!(first.lease().unwrap().is_none(), "it takes no slot that it has given back");
             heavy.refused_until = None;
             other_has.push(heavy.lease().unwrap().expect("the slot of the first job"));
         }
         assert!(heavy.lease().unwrap().is_none());
-        assert_eq!((first.beyond_share().unwrap(), heavy.beyond_share().unwrap()), (0, 0));
+        assert_eq!((first.beyond_share(), heavy.beyond_share()), (Some(0), Some(0)));
         // The process of a job is killed: its lock and its slots are free, and others get them.
         drop((heavy, other_has));
         first.refused_until = None;
@@ -390,7 +388,7 @@ mod tests {
         std::fs::create_dir_all(machine.0.path().join("turns/shares/full")).unwrap();
         let _has = one.lease().unwrap().expect("a free slot");
         assert!(one.lease().unwrap().is_none());
-        assert_eq!(one.beyond_share().unwrap(), 0);
+        assert_eq!(one.beyond_share(), None);
     }
 
     /// A state that is lost or broken begins anew, with what the jobs have.
@@ -404,7 +402,7 @@ mod tests {
         for broken in ["", "{", "{\"format\":1,\"shares\":{}}"] {
             std::fs::write(&state, broken).unwrap();
             let mut other = machine.job(Some(3), None, 1);
-            assert_eq!(one.beyond_share().unwrap(), 0);
+            assert_eq!(one.beyond_share(), Some(0));
             other.want(3);
             let _third = other.lease().unwrap().expect("the free slot");
             assert!(other.lease().unwrap().is_none());
